@@ -434,10 +434,10 @@ def __getattr__(name: str) -> Any:
 
 
 def _hint(name: str) -> str:
-    """What a name of another SDK is here, or what was meant by a name that is misspelt; "" of any other."""
+    """A hint for a name of another SDK or a misspelt name; "" for any other."""
     if name.startswith("_"):
         return ""
-    import difflib  # loaded by those who misspell
+    import difflib  # imported only for a misspelt name
 
     from llmstream.other_sdks import PACKAGE
 

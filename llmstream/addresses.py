@@ -1,6 +1,6 @@
-"""Addresses of what stores something: "sqlite:PATH", "redis://...", "postgresql://...".
+"""Addresses of stores: "sqlite:PATH", "redis://...", "postgresql://...".
 
-Every parameter that names a place in this way reads it here, so that one spelling works everywhere.
+All parameters with such an address are parsed here, so that one spelling works everywhere.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_postgres(where: str) -> bool:
 
 
 def shown(where: str) -> str:
-    """An address as an error may quote it: of most only the scheme, as the rest may hold a password."""
+    """An address as an error may quote it: mostly only the scheme, as the rest may contain a password."""
     scheme, _, rest = where.partition(":")
     return f"{scheme}:..." if rest else where
 

@@ -116,7 +116,7 @@ class ErrorInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
 
     code:     stable and ours, one for each class of the tree, such as "rate-limited"
     message:  includes the vendor's message
-    status:   HTTP status, also where it arrived inside a 200
+    status:   HTTP status, also if it arrived inside a 200
     reason:   the finer cause: the vendor's own code, or the name of the deadline
     param:    the field of the request that the vendor blames, by its name for it
     details:  other fields of the vendor's error, verbatim (OpenAI: `misalignment`)
@@ -135,15 +135,15 @@ class ErrorInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
 
     @property
     def public_message(self) -> str:
-        """A sentence for strangers: made of the code, without hosts and the vendor's words."""
+        """A public message: made from the code, without hosts and the vendor's message."""
         sentence = _PUBLIC.get(self.code, "The model's service failed. Try again.")
         if self.retry_after_s is None:
             return sentence
         return sentence.replace("later", f"in {max(1, round(self.retry_after_s))} s")
 
 
-# Ordered as the classes below. Codes of the application's own mistakes share one sentence: a visitor can do
-# nothing about a missing key, and should not learn of it.
+# Ordered as the classes below. Codes of the application's own errors share one message: a visitor can do
+# nothing about a missing key, and should not be told.
 _PUBLIC: Final = {
     "invalid-request": "The request is not valid.",
     "bad-request": "The model does not accept this request.",
@@ -187,7 +187,7 @@ _PUBLIC: Final = {
 _REPR_CHARS: Final = 200
 _REPR_FIELDS: Final = ("provider", "status", "reason", "param", "retry_after_s", "request_id")
 
-# Errors travel as events, by their code.
+# Maps codes to classes, to restore errors from events.
 _BY_CODE: dict[str, type[LLMStreamError]] = {}
 
 
@@ -269,7 +269,7 @@ class LLMStreamError(Exception):
 
     @property
     def public_message(self) -> str:
-        """A sentence for strangers: made of the code, without hosts and the vendor's words."""
+        """A public message: made from the code, without hosts and the vendor's message."""
         return self.info.public_message
 
     @property
@@ -317,7 +317,7 @@ class MissingKey(CallerError, code="missing-key"):
 
 
 class Unsupported(CallerError, code="unsupported"):
-    """This provider, dialect or installation cannot do what was asked."""
+    """This provider, dialect or installation does not support the request."""
 
 
 class ProviderError(LLMStreamError, code="provider-error"):
@@ -356,7 +356,7 @@ class ContentFiltered(ProviderError, code="content-filtered"):
     """The vendor's content filter refused."""
 
 
-# 408 and 409 too, as the SDKs of OpenAI and Anthropic do.
+# Also 408 and 409, as in the SDKs of OpenAI and Anthropic.
 class ServerError(ProviderError, code="server-error", retryable=True):
     """The vendor failed (408, 409, 5xx)."""
 
@@ -369,7 +369,7 @@ class ConnectionFailed(TransportError, ConnectionError, code="connection-failed"
     """No connection came about: DNS, refusal, no route. A ConnectionError too."""
 
 
-# Not retryable, as ProxyError and RedirectRefused: a moment later the same one is there.
+# Not retryable, like ProxyError and RedirectRefused: a retry would fail in the same way.
 class TLSError(TransportError, code="tls-error", retryable=False):
     """The certificate or the handshake failed."""
 

@@ -59,7 +59,7 @@ __all__ = [
     "encode",
 ]
 
-# What all events share: frozen, tagged on `type`, camelCase in JSON.
+# Shared by all events: frozen, tagged on `type`, camelCase in JSON.
 
 Metadata: TypeAlias = dict[str, dict[str, Any]]
 """What a vendor sent beyond the union or wants back verbatim, keyed by provider."""
@@ -92,7 +92,7 @@ def merge_metadata(old: Metadata | None, new: Metadata | None) -> Metadata | Non
 # Text and reasoning: blocks that open, take deltas and close under one id.
 #
 # A delta is only the new fragment; fragments of one id, joined in order, are the block.
-# `incomplete` on an end means that the stream broke off inside the block.
+# `incomplete` on an end means that the stream was interrupted inside the block.
 
 
 class TextStart(BaseEvent, frozen=True, tag="text-start"):
@@ -203,7 +203,7 @@ class Custom(BaseEvent, frozen=True, tag="custom"):
     provider_metadata: Metadata | None = None
 
 
-# The frame of a response: how it starts, what it is called, how it ends or fails.
+# The frame of a response: its start, its metadata, its end or failure.
 
 FinishReason: TypeAlias = Literal[
     "stop", "length", "content-filter", "tool-calls", "error", "other", "unknown"
@@ -287,7 +287,7 @@ class Raw(BaseEvent, frozen=True, tag="raw"):
     raw_value: Any
 
 
-# What the loop adds: steps of a run, and retries.
+# Added by the agent loop: steps of a run, and retries.
 
 
 class Timings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -299,9 +299,9 @@ class Timings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class StepStart(BaseEvent, frozen=True, tag="step-start"):
-    """The loop asks the model; steps count from 0.
+    """The agent loop sends a request to the model; steps count from 0.
 
-    warnings: what this step's request leaves out or changes; the first step's stand in `stream-start` too
+    warnings: warnings about this step's request; those of the first step are also in `stream-start`
     """
 
     step: int
@@ -309,7 +309,7 @@ class StepStart(BaseEvent, frozen=True, tag="step-start"):
 
 
 class StepFinish(BaseEvent, frozen=True, tag="step-finish"):
-    """The model's answer of one step is over."""
+    """The model's response of one step has ended."""
 
     step: int
     finish_reason: FinishReason
@@ -318,7 +318,7 @@ class StepFinish(BaseEvent, frozen=True, tag="step-finish"):
 
 
 class RetryNotice(BaseEvent, frozen=True, tag="retry"):
-    """A step is asked again; what it has streamed so far is to be thrown away."""
+    """A step is requested again; discard what it has streamed so far."""
 
     reason: str
     discard_step: int
@@ -353,7 +353,7 @@ class ToolInputDelta(BaseEvent, frozen=True, tag="tool-input-delta", gc=False):
 
 
 class ToolInputEnd(BaseEvent, frozen=True, tag="tool-input-end"):
-    """The input is over; `incomplete` where the stream broke off inside it."""
+    """The input has ended; `incomplete` if the stream was interrupted inside it."""
 
     id: str
     incomplete: bool = False
@@ -376,7 +376,7 @@ class ToolCall(BaseEvent, frozen=True, tag="tool-call"):
 
 
 class ToolResult(BaseEvent, frozen=True, tag="tool-result"):
-    """What a call gave: any JSON value. `preliminary` results are replaced by later ones."""
+    """The result of a call: any JSON value. `preliminary` results are replaced by later ones."""
 
     result: Any
     tool_call_id: str
@@ -440,8 +440,8 @@ def encode(event: Event) -> bytes:
 def decode(data: bytes | str) -> Event:
     """The event that JSON describes.
 
-    Written by Vercel's SDK it may be freer: an `error` of any value, and a warning of an unsupported tool
-    that holds the tool itself.
+    JSON written by Vercel's SDK may be less strict: an `error` of any value, and a warning of an unsupported
+    tool that holds the tool itself.
 
     raises: DecodeError where it is no JSON or no event; unknown keys are ignored
     """

@@ -75,7 +75,7 @@ class HttpResponse(msgspec.Struct, frozen=True):
 
 
 Heard: TypeAlias = Literal["beside", "answer", "moved"]
-"""What a message is: beside the answer, a part of it, or the refusal of this socket, not of the request."""
+"""The role of a message: unrelated to the answer, part of it, or a refusal of only this socket."""
 
 
 class Steering(Protocol):
@@ -129,9 +129,8 @@ class Talk(Protocol):
 
 # URLs for messages: enough to recognize them, and nothing that may be a credential.
 #
-# Passwords stand before an "@", signatures and keys behind a "?", and where an address is malformed
-# nobody can say where one begins. So a message shows scheme, host and port, and less where these
-# could be part of a password.
+# Passwords stand before an "@", signatures and keys behind a "?", and in a malformed address their position
+# is unclear. So a message shows scheme, host and port, and less if these could be part of a password.
 
 _SCHEME: Final = re.compile(r"([A-Za-z]{1,8}):/+")
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]*\]?|[\w.-]*)(?::\d{0,5}(?!\w))?")

@@ -14,7 +14,7 @@ __all__ = ["is_at", "lock", "read_file", "replace_file", "sync_folder", "taking"
 _NEW_FILE = (
     os.O_WRONLY
     | os.O_CREAT
-    | os.O_EXCL  # also refuses a symbolic link that somebody planted
+    | os.O_EXCL  # also rejects a symbolic link planted by another user
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
 )
@@ -23,28 +23,28 @@ _NEW_FILE = (
 def replace_file(
     path: str | os.PathLike[str], data: bytes, modified_at_s: float | None = None, *, prefix: str = "."
 ) -> None:
-    """Puts data into a file, mode 0600, replacing what was there in one step.
+    """Writes data to a file, mode 0600, replacing its content atomically.
 
     A reader sees the old content or the new, also after a crash. A symbolic link at `path` is
     replaced and not followed, so that a link cannot redirect the write.
 
     modified_at_s: Unix time to set as the time of change; None leaves it to the system
-    prefix:        how the temporary file's name begins, for whoever removes those of killed processes
-    raises:        OSError where the folder is missing or cannot be written, or a folder, pipe or device is
-                   at `path`; what was there stays
+    prefix:        prefix of the temporary file's name, so that those of killed processes can be found
+    raises:        OSError if the folder is missing or cannot be written, or a folder, pipe or device is at
+                   `path`; the old content stays
     """
     # A rename would put a file in place of a device or pipe.
     if os.path.lexists(path) and not stat.S_ISREG(mode := os.lstat(path).st_mode) and not stat.S_ISLNK(mode):
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
     folder = os.path.dirname(os.path.abspath(path))
-    # A name of its own length, so that a long one still fits the file system's limit.
+    # A name of fixed length, so that it fits the file system's limit even for a long `path`.
     temporary = os.path.join(folder, f"{prefix}{os.urandom(8).hex()}.tmp")
     descriptor = os.open(temporary, _NEW_FILE, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            # Before the rename: after a power failure the name must not lead to an empty file.
+            # Before the rename: after a power failure the name must not refer to an empty file.
             os.fsync(file.fileno())
         if modified_at_s is not None:
             time_ns = round(modified_at_s * 1_000_000_000)
@@ -60,7 +60,7 @@ def replace_file(
 def read_file(path: str | os.PathLike[str]) -> bytes:
     """All bytes of a regular file.
 
-    raises: OSError where it cannot be read, or is a pipe or device, which might never end
+    raises: OSError if it cannot be read, or is a pipe or device, which might never end
     """
     with open(path, "rb", opener=_open_regular) as file:
         return file.read()
@@ -77,10 +77,10 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 def sync_folder(folder: str) -> None:
-    """Makes the names of new files durable, where the system lets a folder be opened."""
+    """Makes the names of new files durable, if the system allows opening a folder."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:  # Windows, or a folder one may write but not read
+    except OSError:  # Windows, or a folder that is writable but not readable
         return
     try:
         os.fsync(descriptor)

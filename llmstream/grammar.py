@@ -82,7 +82,7 @@ _TABLE: Final[dict[type, tuple[Move, Family | None]]] = {
 _DELTAS: Final = {kind: family for kind, (move, family) in _TABLE.items() if move == "delta"}
 _OPENING: Final = {kind: family for kind, (move, family) in _TABLE.items() if move == "open"}
 _CLOSING: Final = {kind: family for kind, (move, family) in _TABLE.items() if move == "close"}
-# Those of which the guard keeps nothing.
+# Events without state in the guard.
 _PARTS: Final = frozenset(
     kind for kind, (move, _) in _TABLE.items() if move == "part" and kind not in (ErrorEvent, RetryNotice)
 )
@@ -147,7 +147,7 @@ class _Checker:
         elif isinstance(event, ErrorEvent):
             self.errors += 1
         elif isinstance(event, RetryNotice):
-            # What broke off before a retry is requested again, so its end needs no error.
+            # Blocks interrupted before a retry are requested again, so their end needs no error.
             self.discarded |= self.incomplete.keys()
         elif isinstance(event, Finish):
             self.end(position, event)
@@ -247,8 +247,8 @@ class Guard:
         self._used = UniqueIds()
         self._alias: dict[tuple[Family, str], str] = {}
         self._broken: frozenset[Family] = frozenset()  # of blocks that ended as incomplete
-        # Ids of calls that came and of inputs that broke off, after which no call may come. A dict, since an
-        # empty set takes 216 bytes and each open stream has a guard.
+        # Ids of calls and of incomplete inputs: no other call may have them. A dict, since an empty set takes
+        # 216 bytes and each open stream has a guard.
         self._settled: dict[str, None] = {}
 
     def start(self, warnings: Iterable[Warning] = ()) -> list[Event]:
@@ -264,7 +264,7 @@ class Guard:
         # events are copied at once up to the next of these.
         opened = self._open
         out: list[Event] | None = None
-        passed = 0  # how many of the events are in `out`
+        passed = 0  # how many of the events were copied to `out`
         kind: type | None = None
         block_id = ""
         rest = iter(events)
@@ -273,7 +273,7 @@ class Guard:
             # Decoders use one string object for all deltas of a block, so identity suffices, and is the
             # cheaper test.
             if type(event) is kind and event.id is block_id:  # type: ignore[union-attr]
-                # It continues the same block as the one before.
+                # It continues the same block as the previous delta.
                 continue
             kind = type(event)
             if (family := _DELTAS.get(kind)) is not None:
@@ -312,10 +312,10 @@ class Guard:
         return out
 
     def _accept(self, event: Event) -> bool:
-        """Notes an event that is valid as it is; False for what `_pass` has to look at, or to repair."""
+        """Records an event that is valid unchanged; False for events that `_pass` must check or repair."""
         if self.finished or self._alias:
             return False
-        # By type: `isinstance` takes a thousand instructions to say no of a Struct.
+        # By type: a failing `isinstance` check takes a thousand instructions for a Struct.
         kind = type(event)
         if (family := _CLOSING.get(kind)) is not None:
             block_id: str = event.id  # type: ignore[union-attr, assignment]  # every block event has one
@@ -354,14 +354,14 @@ class Guard:
             # The decoder sent the call before the end of its input; a reader expects the end first.
             if self._open.get(call_id) == "tool-input":
                 self._shut(call_id, out)
-            # The block was opened under another id, because the vendor had given this one twice.
+            # The block was opened under another id, because the vendor had used this one twice.
             if call_id != event.tool_call_id:
                 event = msgspec.structs.replace(event, tool_call_id=call_id)
         elif type(event) is ErrorEvent:
             self.errors.append(event.error)
         elif type(event) is RetryNotice:
             self._close_all(out, incomplete=True)
-            # They belong to the response that is void, and iteration would raise the first of them at the
+            # They belong to the void response, and iteration would raise the first of them at the
             # end.
             self.errors.clear()
             self._broken = frozenset()
@@ -401,8 +401,8 @@ class Guard:
             out.append(self._renamed(event, block_id))
 
     def _justified(self, finish: Finish, out: list[Event]) -> Finish:
-        """Returns the finish; an error if a block broke off and the finish reason does not explain it."""
-        # These reasons say themselves why an input stopped.
+        """Returns the finish; an error if the finish reason does not explain an interrupted block."""
+        # These reasons already explain why an input stopped.
         broken = self._broken - ({"tool-input"} if finish.finish_reason in TRUNCATING else set())
         if broken and not self.errors:
             words = f"the answer ended though its {min(broken)} was not complete"

@@ -29,7 +29,7 @@ _SAFE_NUMBER_CHARS = 640
 
 _NOT_NUMBER = re.compile(r"[^-+.0-9eE]")
 _PREFIX = re.compile(r"-?(?:(?:0|[1-9][0-9]*)(?:\.(?:[0-9]+(?:[eE][-+]?[0-9]*)?)?|[eE][-+]?[0-9]*)?)?")
-_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_COMPLETE = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _INTEGER = re.compile(r"-?[0-9]+")
 _GROWING_EXPONENT = re.compile(r"[eE]\+?[0-9]")
 
@@ -48,7 +48,7 @@ def valid_chars(token: str) -> int:
 
 def is_number(token: str) -> bool:
     """Whether the token is a complete number."""
-    return _WHOLE.fullmatch(token) is not None
+    return _COMPLETE.fullmatch(token) is not None
 
 
 def only_grows(token: str) -> bool:
@@ -68,7 +68,7 @@ def overflows(value: int | float) -> bool:
 
 def shown(token: str) -> int | float | None:
     """Returns the value of the longest prefix that is a finite number, or None."""
-    found = _WHOLE.match(token)
+    found = _COMPLETE.match(token)
     if found is None:
         return None
     value = number(found[0])

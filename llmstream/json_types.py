@@ -42,7 +42,7 @@ _MAX_ERRORS: Final = 8
 
 _REF: Final = "#/$defs/"
 
-# Marks a name in a reference that is final; no class has this character in its name.
+# Marks the name in a final reference; class names cannot contain this character.
 _FINAL: Final = "\0"
 
 # Keywords of a schema that hold values and no schemas.
@@ -159,12 +159,12 @@ def schemas(annotations: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[str,
 class _Components:
     """Component schemas of msgspec and of models under names of their own.
 
-    Both call a component by its class, so two of one name may meet; the later gets a number.
+    Both call a component by its class, so names may collide; the later one gets a number.
     """
 
     def __init__(self) -> None:
         self.found: dict[str, Any] = {}
-        self._given: dict[str, Any] = {}  # as they came, before references in them were renamed
+        self._given: dict[str, Any] = {}  # originals, before references in them were renamed
 
     def schemas(self, annotations: list[Any]) -> Any:
         found, components = msgspec.json.schema_components(
@@ -204,14 +204,14 @@ class _Components:
 
     def _named(self, name: str, schema: Any) -> str:
         free, number = name, 1
-        # One component that comes twice is one.
+        # A repeated component is stored once.
         while self._given.setdefault(free, schema) != schema:
             number += 1
             free = f"{name}_{number}"
         return free
 
 
-# Weakly: programs make models at run time.
+# Weak keys: programs create models at run time.
 _model_schemas: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
 
 
@@ -330,7 +330,7 @@ def _read(kind: Any, raw: Any) -> Any:
 def _validated(kind: Any, raw: Any) -> Any:
     """raises: ValueError with pydantic's messages, whatever a validator raises"""
     try:
-        # As JSON it may be strict: a date is a text there.
+        # Validated as JSON, where strict mode accepts a date as text.
         read_json = getattr(kind, "model_validate_json", None)
         return kind.model_validate(raw) if read_json is None else read_json(msgspec.json.encode(raw))
     except Exception as error:

@@ -2,7 +2,7 @@
 
 It follows RFC 8259 strictly and reads no character twice. Of an unfinished text it shows: strings as far as
 received, without a cut escape or half a surrogate pair; a key once its value has started; of a cut number
-the longest valid prefix; true, false and null only when complete. What was shown is never taken back, except
+the longest valid prefix; true, false and null only when complete. Shown values are never retracted, except
 that a repeated key replaces its value.
 """
 
@@ -16,10 +16,10 @@ from llmstream.errors import DecodeError, LimitExceeded, LLMStreamError
 
 __all__ = ["MAX_DEPTH", "PartialJSON", "State"]
 
-# Deeper than any real schema. msgspec and `json` refuse only at thousands of levels, and those who read the
-# value recurse too.
+# Deeper than any real schema. msgspec and `json` refuse only at thousands of levels, and readers of the value
+# also recurse.
 MAX_DEPTH = 128
-# Fragments of an open string are joined when there are so many, so that memory follows the text.
+# Fragments of an open string are joined at this count, so that memory is proportional to the text.
 _MAX_PARTS = 4096
 
 # What the next character belongs to. The order matters: up to _END between tokens, from _STRING on in one.
@@ -36,7 +36,7 @@ _STRING: Final = 9
 _ESCAPE: Final = 10
 _NUMBER: Final = 11
 _LITERAL: Final = 12
-# What a bracket does.
+# The effect of each bracket.
 _OPEN_OBJECT: Final = 13
 _OPEN_ARRAY: Final = 14
 _CLOSE: Final = 15
@@ -49,7 +49,7 @@ _VALUE_BEGINNINGS: Final = {
     **dict.fromkeys("tfn", _LITERAL),
 }
 
-# What a character between tokens leads to, by the mode it is met in.
+# Transitions by mode, for characters between tokens.
 _STEPS: Final[tuple[dict[str, int], ...]] = tuple(
     dict.fromkeys(" \t\n\r", mode) | steps
     for mode, steps in (
@@ -101,10 +101,10 @@ class PartialJSON:
     """Parse one JSON value from fragments.
 
     max_depth: how many arrays and objects may be open inside one another
-    repeated_keys: how many keys of objects came again, so that what came last is not the last member
-    error:     what made the text invalid, or None. A DecodeError (text that is no JSON) is only noted, since
-               a display goes on showing what came before; a LimitExceeded (too deep, or a number of more
-               than 4300 characters) is also raised by this and every later `feed`.
+    repeated_keys: how many keys of objects were repeated, so that the latest value is not the last member
+    error:     what made the text invalid, or None. A DecodeError (text that is not JSON) is only recorded,
+               since a display continues to show the earlier value; a LimitExceeded (too deep, or a number of
+               more than 4300 characters) is also raised by this and every later `feed`.
     """
 
     __slots__ = (
@@ -126,8 +126,8 @@ class PartialJSON:
         self._placed = False  # the open string or number already has its place in the container
         self._in_key = False  # the open string is a key
         self._text = ""  # the open string as last shown
-        self._parts: list[str] = []  # what came of it since
-        self._escape = ""  # a cut escape, without its backslash
+        self._parts: list[str] = []  # text added since
+        self._escape = ""  # an incomplete escape, without its backslash
         self._token = ""  # the open number or literal
 
     @property
@@ -183,7 +183,7 @@ class PartialJSON:
         if mode == _STRING and _SPECIAL.search(fragment) is None:
             self._parts.append(fragment)
             self._offset += len(fragment)
-            # Joined from time to time, so that pieces of a few characters do not take many times their text.
+            # Joined periodically: many small pieces take much more memory than their text.
             if len(self._parts) > _MAX_PARTS and not self._in_key:
                 self._show_string()
             return
@@ -194,7 +194,7 @@ class PartialJSON:
         try:
             self._read(fragment)
         except LLMStreamError as error:
-            # What came before stays shown.
+            # The value before the error stays visible.
             self._show_token()
             self.error = error
             self._mode = _BROKEN
@@ -275,7 +275,7 @@ class PartialJSON:
                 parts.append(fragment[at:end])
             if char != "\\":
                 raise self._unexpected(fragment, end)
-            # A cut escape is too short to be one.
+            # An incomplete escape is too short to be valid.
             plain = _SIMPLE_ESCAPES.get(fragment[end + 1 : end + 2])
             if plain is None:
                 self._mode = _ESCAPE
@@ -325,7 +325,7 @@ class PartialJSON:
         token = self._token + fragment[at:end]
         valid = json_numbers.valid_chars(token)
         json_numbers.check_length(token[:valid])
-        self._token = token[:valid]  # shown even before a fault, as it is where it comes alone
+        self._token = token[:valid]  # shown even before a fault, as when it arrives alone
         if valid < len(token):
             raise self._unexpected(fragment, end - (len(token) - valid))
         ended = end < len(fragment)
@@ -378,7 +378,7 @@ class PartialJSON:
         self._mode = self._after
 
     def _put(self, value: Any) -> None:
-        """Stores the current value at its place, or replaces what is there of it."""
+        """Stores the current value at its place, or replaces its earlier state there."""
         box = self._box
         if box is None:
             self._root = value

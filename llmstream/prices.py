@@ -52,16 +52,16 @@ _SELLERS: Final = {
 def price(model: str, usage: Usage) -> float | None:
     """An estimate, in US dollars, of what the tokens of a model cost; for `Agent(price=price)`.
 
-    Tokens read from a cache and written to one cost what the vendor asks for those; so does
-    reasoning, where it has a price of its own. An estimate because it knows list prices of the day
-    the installed price list was made: no discounts, no batch or priority tier, no price of searches
-    or other things that are not counted in tokens. Where long prompts cost more, the usage has to be
-    that of one response; an agent asks for each and adds up.
+    Tokens read from and written to a cache are priced at the vendor's rates for these; so is reasoning, if it
+    has a separate price. An estimate because it knows list prices of the day the installed price list was
+    made: no discounts, no batch or priority tier, no price of searches or other things that are not counted
+    in tokens. Where long prompts cost more, the usage has to be that of one response; an agent asks for each
+    and adds up.
 
     model:   "provider:model"
-    usage:   of one response; counts that the vendor did not say count as 0
-    returns: None where the provider or the model has no known price, or nothing was counted
-    raises:  Unsupported where genai-prices is not installed
+    usage:   of one response; counts that the vendor did not report count as 0
+    returns: None if the provider or the model has no known price, or nothing was counted
+    raises:  Unsupported if genai-prices is not installed
     """
     provider, _, name = model.partition(":")
     seller = _SELLERS.get(provider)
@@ -113,7 +113,7 @@ def known_models(provider: str) -> list[ListedModel]:
 
 
 def priced(provider: str, model: ListedModel) -> ListedModel:
-    """The model with the prices and the context size of the price list, where it has none of its own."""
+    """The model, with missing prices and context size filled in from the price list."""
     name = f"{provider}:{model.name}"
     return msgspec.structs.replace(
         model,

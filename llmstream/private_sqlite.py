@@ -1,6 +1,6 @@
 """Opens SQLite files that only their owner can read, in WAL mode, for any number of processes of one machine.
 
-Whoever imports this module imports sqlite3, which not every Python has: import it where a file is opened.
+Importing this module imports sqlite3, which not every Python has: import it only to open a file.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import Final
 __all__ = ["connect", "machine_boot", "machine_time", "transaction"]
 
 IN_MEMORY: Final = ":memory:"
-"""What SQLite calls a database without a file."""
+"""SQLite's name for a database without a file."""
 
 _creating: Final = threading.Lock()
 
-# Names the start of a Linux machine.
+# Identifies the boot of a Linux machine.
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def machine_time() -> float:
-    """Seconds since the machine started, the same in all processes; sleep counts where that is known."""
+    """Seconds since boot, the same in all processes; includes sleep if the system supports it."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 def machine_boot() -> str:
-    """What names this start of the machine, by which `machine_time` counts; "" where nothing does."""
+    """An id of this boot, from which `machine_time` counts; "" if the system has none."""
     try:
         return _BOOT.read_text(encoding="ascii").strip()
     except OSError:
@@ -40,9 +40,9 @@ def machine_boot() -> str:
 
 
 def connect(path: str | os.PathLike[str], *, busy_s: float) -> sqlite3.Connection:
-    """Opens a file, and makes it if it is missing; the permissions of one that is there stay as they are.
+    """Opens a file, and creates it if missing; the permissions of an existing one do not change.
 
-    The connection begins no transaction by itself, and any thread may use and close it, one at a time.
+    The connection starts no transaction implicitly, and any thread may use and close it, one at a time.
 
     path:   of the file, whose folder must exist; or `IN_MEMORY`
     busy_s: how long a statement waits for another connection's lock
@@ -60,13 +60,14 @@ def connect(path: str | os.PathLike[str], *, busy_s: float) -> sqlite3.Connectio
 
 
 def _create(path: str | os.PathLike[str]) -> None:
-    # SQLite would let everybody read the file; the two files of WAL mode get its permissions. One that is
-    # there is never opened: closing it would drop the locks of all connections of this process (fcntl(2)),
-    # another process would take itself for the last one and delete the WAL, and readers here would see an
-    # old state for ever. The lock: no thread connects to a file that another one is about to close.
+    # SQLite would create the file readable by everybody; the two files of WAL mode get its permissions. An
+    # existing file is never opened here: closing it would drop the locks of all connections of this process
+    # (fcntl(2)), another process would consider itself the last one and delete the WAL, and readers here
+    # would see an old state for ever. The lock: no thread connects to a file that another one is about to
+    # close.
     with _creating, contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        os.chmod(path, 0o600)  # a umask may take bits from the owner, too
+        os.chmod(path, 0o600)  # the umask may also remove bits of the owner
 
 
 def _set_wal(connection: sqlite3.Connection, until: float) -> None:
@@ -89,6 +90,6 @@ def transaction(connection: sqlite3.Connection, begin: str = "begin immediate") 
         yield
         connection.execute("commit")
     finally:
-        # After an exception, or a commit that failed. SQLite itself rolls back where a disk is full.
+        # After an exception, or a failed commit. SQLite itself rolls back if the disk is full.
         if connection.in_transaction:
             connection.execute("rollback")

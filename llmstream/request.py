@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 
-# Unknown names are refused: a misspelt setting would be left out of the request.
+# Unknown names are refused: a misspelt setting would be silently ignored.
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """How to sample and when to stop. None leaves the choice to the vendor.
 
@@ -65,9 +65,9 @@ class ReasoningOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 class ResponseFormat(msgspec.Struct, frozen=True, omit_defaults=True):
     """Ask for JSON: any object, or one that fits a JSON schema.
 
-    mode: None leaves it to the dialect what becomes of a schema, where the model has a mode for JSON at
-          all; else it is asked for by the vendor's own mode, by a tool whose input is the answer, in
-          words, or ("auto") as the vendor does best
+    mode: None lets the dialect decide how to request a schema, if the model has any JSON mode; otherwise it
+    is requested by the vendor's own mode, by a tool whose input is the answer, in the prompt, or ("auto") by
+    the vendor's best method
     """
 
     schema: dict[str, Any] | None = None
@@ -107,8 +107,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request to one model.
 
     model:            the vendor's name of the model
-    messages:         the conversation; system messages may stand anywhere
-    provider_options: fields for the vendor's own body, keyed by provider; they win over ours
+    messages:         the conversation; system messages may be anywhere
+    provider_options: fields for the vendor's own body, keyed by provider; they override ours
     headers:          more HTTP headers
     """
 

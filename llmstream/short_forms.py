@@ -14,7 +14,7 @@ _LEAST: Final = 0.000001
 
 
 def quoted(text: str, limit: int = _CHARS) -> str:
-    """The text as `repr` has it; one longer than `limit` characters is cut, and its length follows."""
+    """The `repr` of the text; if longer than `limit` characters, cut and followed by its length."""
     if len(text) <= limit:
         return repr(text)
     return f"{text[:limit] + '…'!r} ({len(text):,} characters)"

@@ -8,7 +8,7 @@ from typing import Final
 
 __all__ = ["StepIds", "UniqueIds"]
 
-# What a dict takes for one, with its spare room.
+# Memory of one id in a dict, including spare capacity.
 _ENTRY_BYTES: Final = 64
 _EMPTY_TEXT_BYTES: Final = sys.getsizeof("")
 

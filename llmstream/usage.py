@@ -1,4 +1,4 @@
-"""Token counts, in one meaning for every vendor."""
+"""Token counts, with one meaning for every vendor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llmstream.short_forms import fields
 __all__ = ["MOST_TOKENS", "Usage"]
 
 MOST_TOKENS: Final = 2**53
-"""The largest count that is believed; also the largest that JSON carries through every reader."""
+"""The largest accepted count; also the largest integer that every JSON reader preserves."""
 
 _COUNTS: Final = (
     "input_tokens",

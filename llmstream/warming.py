@@ -1,6 +1,6 @@
 """Prepares for the first call: imports, name lookup and connection, which it would otherwise wait for.
 
-It imports nothing itself, so that the import of this module holds no loop either.
+It imports nothing itself, so that importing this module does not block a loop either.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _loaded = False
 
 
 class Warmable(Protocol):
-    """A `Model`, which stands far above this module."""
+    """A `Model`, which is in a much higher layer."""
 
     async def warm_up(self) -> None:
         """Imports and connects."""
@@ -45,7 +45,7 @@ def transport_is_loaded() -> bool:
 
 
 async def load_transport() -> None:
-    """Imports aiohttp and what a call needs beside it, in a thread: on the loop it would take 0.1 s."""
+    """Imports aiohttp and the other modules of a call, in a thread: it would block the loop for 0.1 s."""
     if not _loaded:
         await asyncio.to_thread(_load)
 

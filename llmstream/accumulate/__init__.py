@@ -1,4 +1,4 @@
-"""Folding: the events of a response become a `chats` message."""
+"""Accumulates the events of a response into a `chats` message."""
 
 from llmstream.accumulate.accumulator import Accumulator, accumulate, collect
 

@@ -1,4 +1,4 @@
-"""Folds a stream of events into a message, at any time, and runs its tool calls."""
+"""Accumulates a stream of events into a message, available at any time, and runs its tool calls."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _DELTAS: Final = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ToolInputDelta})
 
 
 class Accumulator:
-    """The message that a stream of events makes. A pure fold: no I/O until `call_tools`.
+    """The message accumulated from a stream of events. No I/O until `call_tools`.
 
     One accumulator is one response. A second `stream-start` starts again; steps of a run fold
     into one message, so a loop over several responses uses one accumulator for each. Events
@@ -67,9 +67,9 @@ class Accumulator:
     def __init__(self, *, tools: Iterable[AnyTool] = (), sender: str = "") -> None:
         self.sender = sender
         self._tools: ToolSet | None = None
-        # Compared with the default: a LiveTools list may be empty still.
+        # Compared by identity: a LiveTools list may still be empty.
         if tools != ():
-            from llmstream.tools import ToolSet  # folding alone needs neither anyio nor schemas
+            from llmstream.tools import ToolSet  # accumulating alone needs neither anyio nor schemas
 
             self._tools = ToolSet.of(tools).current()
         self._reset()
@@ -87,9 +87,9 @@ class Accumulator:
         self._message: Message | None = None
         self._parts: tuple[Part, ...] | None = None
         self._step = 0
-        self._step_begin = 0  # where in _order the current step begins
-        self._step_error: ErrorInfo | None = None  # what had failed before it
-        # Calls of a `call_tools` that has not returned: a second one at the same time leaves them alone.
+        self._step_begin = 0  # index in _order where the current step begins
+        self._step_error: ErrorInfo | None = None  # the error before the current step
+        # Calls that a running `call_tools` executes: a concurrent one must not run them again.
         self._under_way: set[str] = set()
         self._forget_content()
 
@@ -99,7 +99,7 @@ class Accumulator:
         self._sinks: dict[str, Callable[[str], object]] = {}
         self._blocks: dict[str, Block] = {}
         self._inputs: dict[str, Input] = {}
-        self._vendor_results: dict[str, int] = {}  # call id -> place in _order
+        self._vendor_results: dict[str, int] = {}  # call id -> index in _order
         self._results: dict[str, ToolResult] = {}  # of client calls
 
     def _all_parts(self) -> tuple[Part, ...]:
@@ -109,9 +109,9 @@ class Accumulator:
         return self._parts
 
     def feed(self, event: Event) -> None:
-        """Folds one event."""
-        delta: Any = event  # a set lookup narrows no type
-        # As in feed_many, which would cost more for one event than the write.
+        """Accumulates one event."""
+        delta: Any = event  # the set lookup does not narrow the type
+        # Duplicates feed_many, whose overhead for one event would exceed the write.
         if type(delta) in _DELTAS and delta.provider_metadata is None:
             write = self._sinks.get(delta.id)
             if write is not None:
@@ -121,9 +121,9 @@ class Accumulator:
         self.feed_many((event,))
 
     def feed_many(self, events: Iterable[Event]) -> None:
-        """Folds events in order; for a batch, much cheaper than `feed` for each."""
+        """Accumulates events in order; for a batch, much cheaper than `feed` for each."""
         deltas = _DELTAS
-        untyped: Iterable[Any] = events  # a set lookup narrows no type
+        untyped: Iterable[Any] = events  # the set lookup does not narrow the type
         last: type | None = None  # the kind of the delta before, its block, and its writer
         block_id = ""
         write: Callable[[str], object] = str  # a placeholder: `last` is None until there is a writer
@@ -131,7 +131,7 @@ class Accumulator:
             for event in untyped:
                 kind = type(event)
                 # By identity: decoders give all deltas of a block one id object, and a comparison of text
-                # would cost more than the write. An equal id of another object takes the look-up below.
+                # would cost more than the write. An equal id in a different object takes the look-up below.
                 if kind is last and event.id is block_id and event.provider_metadata is None:
                     write(event.delta)
                     continue
@@ -143,8 +143,7 @@ class Accumulator:
                         last, block_id, write = kind, event.id, found
                         continue
                 fold = _FOLDS.get(kind)
-                # The message was made at `finish`. What came later would be in `text`, and not in the
-                # message.
+                # The message was built at `finish`. Later events would be in `text`, but not in the message.
                 if fold is not None and (self.finish_reason is None or kind is ev.StreamStart):
                     fold(self, event)
         finally:
@@ -189,7 +188,7 @@ class Accumulator:
         if found is None:
             self._order.append(opened)
         else:
-            # In its old place: parts are in the order in which they began.
+            # At its old index: parts are in the order in which they began.
             self._order[self._order.index(found)] = opened
         self._sinks[event.id] = opened.write
 
@@ -214,7 +213,7 @@ class Accumulator:
     def _on_result(self, event: ev.ToolResult) -> None:
         part = result_part(event)
         if not event.provider_executed:
-            # Progress of a tool that runs here is for readers; only the last result goes to the model.
+            # Progress of a local tool is for readers; only the last result goes to the model.
             if not event.preliminary:
                 self._results[part.tool_call_id] = part
         elif part.tool_call_id in self._vendor_results:
@@ -249,9 +248,9 @@ class Accumulator:
         self._step_error = self.error
 
     def _on_retry(self, event: ev.RetryNotice) -> None:
-        """Drops what the current step has emitted: it is requested again."""
+        """Drops the output of the current step, which is requested again."""
         if event.discard_step == self._step:
-            # Earlier steps stay: only the response that broke off is requested again.
+            # Earlier steps stay: only the interrupted response is requested again.
             earlier = self._order[: self._step_begin]
             slots = {id(slot) for slot in earlier}
             inputs = {i: slot for i, slot in self._inputs.items() if id(slot) in slots}
@@ -276,7 +275,7 @@ class Accumulator:
 
     @property
     def partial(self) -> Message:
-        """The message so far, at any time; equal to `message` once that is there."""
+        """The message so far, at any time; equal to `message` once that exists."""
         if self._message is not None:
             return self._message
         return Message(self.sender, Role.ASSISTANT, self._all_parts(), self._metadata)
@@ -333,7 +332,7 @@ class Accumulator:
             return None
         if not found.watched:
             found.watch()
-            # The writer that `_sinks` had leaves out the parser.
+            # Replaces the writer in `_sinks`, which bypasses the parser.
             if call_id in self._sinks:
                 self._sinks[call_id] = found.write
         return found.value
@@ -356,8 +355,8 @@ class Accumulator:
         return CallRunner(self._tools, gate=gate, context=context, limit=limit)
 
     def _edit(self, call: ToolCall) -> None:
-        """Puts the approved arguments into the message, in place of the model's."""
-        # The stored message is replaced, never changed: readers may hold it.
+        """Replaces the model's arguments in the message by the approved ones."""
+        # The stored message is replaced, never modified: readers may reference it.
         message = self.partial
         parts = tuple(
             [
@@ -367,7 +366,7 @@ class Accumulator:
                 for p in message.parts
             ]
         )
-        # The history has to show what ran, or the model would read a result of other arguments.
+        # The history must show what ran: the model would otherwise read a result for other arguments.
         self._message = Message(message.sender, message.role, parts, message.metadata)
 
     async def call_tools(
@@ -394,7 +393,7 @@ class Accumulator:
         raises:    InvalidRequest for a decision about a call that does not wait, and for approved
                    arguments that do not fit; then nothing of the decisions has run
         """
-        # A response that broke off may have cut its calls.
+        # An interrupted response may have incomplete calls.
         failed = self.error is not None or self.finish_reason in (None, "error")
         if failed or not self._tools:
             return []
@@ -403,7 +402,7 @@ class Accumulator:
 
         pending = [call for call in self.pending_calls if call.id not in self._under_way]
         ids = {call.id for call in pending}
-        # A misspelt id would leave its call waiting, and nobody would notice.
+        # A misspelt id would silently leave its call waiting.
         stray = [call_id for call_id in decisions if call_id not in ids]
         if stray:
             raise InvalidRequest(f"no call {stray[0]!r} waits for a decision")
@@ -425,7 +424,7 @@ class Accumulator:
         self._under_way |= ids
         try:
             return await runner.run(pending)
-        except BaseException:  # cancellation too: the history has to stay valid
+        except BaseException:  # on cancellation too: the history must stay valid
             self.add_results(cancelled_results(pending, self._results.values()))
             raise
         finally:
@@ -436,7 +435,7 @@ class Accumulator:
             self._under_way -= ids
 
 
-# How each event is folded; all others do not concern the message.
+# The handler of each event type; other types do not affect the message.
 _FOLDS: Final[dict[type, Callable[[Accumulator, Any], None]]] = {
     ev.StreamStart: Accumulator._on_start,
     ev.TextStart: Accumulator._on_open,
@@ -463,17 +462,17 @@ _FOLDS: Final[dict[type, Callable[[Accumulator, Any], None]]] = {
 
 
 def accumulate(events: Iterable[Event]) -> Accumulator:
-    """Returns an accumulator that has folded the events."""
+    """Returns an accumulator fed with the events."""
     accumulator = Accumulator()
     accumulator.feed_many(events)
     return accumulator
 
 
 async def collect(events: AsyncIterable[Event], *, require_terminal: bool = True) -> Accumulator:
-    """Reads a stream to its end and folds it.
+    """Reads a stream to its end and accumulates it.
 
-    raises: what the stream raises, with `.partial` and `.usage` filled in;
-            IncompleteStream without a `finish`, if `require_terminal` is set
+    raises: exceptions of the stream, with `.partial` and `.usage` filled in; IncompleteStream without a
+            `finish`, if `require_terminal` is set
     """
     accumulator = Accumulator()
     try:

@@ -1,4 +1,4 @@
-"""Blocks of a response that is folded, and the parts that they become."""
+"""Blocks of a response during accumulation, and the parts that they become."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _encode = msgspec.json.Encoder().encode
 class Block:
     """One block of text or reasoning."""
 
-    # A StringIO takes a fragment at the price of `list.append`, and stores no fragments, so memory follows
-    # the text. The joined text can be read at any time.
+    # A StringIO appends a fragment at the cost of `list.append`, but stores no fragments, so memory is
+    # proportional to the text. The joined text can be read at any time.
 
     __slots__ = ("_buffer", "_part", "_type", "closed", "metadata", "write")
 
@@ -49,8 +49,8 @@ class Block:
             return None
         part = self._type(text, self.metadata)
         if self.closed:
-            # Only of a closed block: parts are frozen and shared, so that an open one needs a new part at
-            # each look.
+            # Cached only for a closed block: parts are frozen and shared, so an open block needs a new part
+            # at each access.
             self._part = part
         return part
 
@@ -60,7 +60,7 @@ class Block:
         self._part = None
 
     def _has_content(self) -> bool:
-        """Whether a block without text has metadata to send back; the mark of its vendor alone is nothing."""
+        """Whether a block without text has metadata to send back; the vendor's name alone does not count."""
         if self._type is Reasoning:
             return any(key != OWN_KEY for key in self.metadata or ())
         return bool(self.metadata)
@@ -69,7 +69,7 @@ class Block:
 class Input:
     """The input of one tool call: raw text until the call is complete, then a ToolCall.
 
-    write: takes a fragment; another function once `watch` was called
+    write: adds a fragment; replaced by `watch`
     """
 
     __slots__ = ("_buffer", "_call", "_parser", "metadata", "write")
@@ -77,18 +77,18 @@ class Input:
     def __init__(self, metadata: Metadata | None) -> None:
         self._buffer = StringIO()
         self._call: ToolCall | None = None
-        self._parser: PartialJSON | None = None  # from when somebody looks
+        self._parser: PartialJSON | None = None  # created on first access
         self.write: Callable[[str], object] = self._buffer.write
         self.metadata = metadata
 
     @property
     def watched(self) -> bool:
-        """Whether fragments are parsed as they come."""
+        """Whether fragments are parsed as they arrive."""
         return self._parser is not None
 
     def watch(self) -> None:
         """Parses the input so far, and from now on each fragment."""
-        from llmstream.partial_json import PartialJSON  # loaded by those who look at growing inputs
+        from llmstream.partial_json import PartialJSON  # imported only for growing inputs
 
         self._parser = PartialJSON()
         self._parse(self.text)
@@ -96,7 +96,7 @@ class Input:
 
     @property
     def value(self) -> Any:
-        """Returns the value so far of an input that is watched."""
+        """Returns the value so far of a watched input."""
         return None if self._parser is None else self._parser.value
 
     def _write_watched(self, fragment: str) -> None:
@@ -104,11 +104,11 @@ class Input:
         self._parse(fragment)
 
     def _parse(self, text: str) -> None:
-        assert self._parser is not None  # made by `watch`
+        assert self._parser is not None  # set by `watch`
         try:
             self._parser.feed(text)
         except LLMStreamError:
-            pass  # too deep; what came before that stays
+            pass  # nested too deeply; the value before that stays
 
     @property
     def text(self) -> str:
@@ -125,13 +125,13 @@ class Input:
         self.metadata = merge_metadata(self.metadata, metadata)
 
     def complete(self, event: events.ToolCall) -> None:
-        """Completes the call. Its own fields win over the deltas; a second call changes nothing."""
+        """Completes the call. Its own fields override the deltas; a second call changes nothing."""
         if self._call is not None:
             return
         self.merge(event.provider_metadata)
         if event.invalid:
             self.merge({OWN_KEY: {"invalid": True}})
-        # A call without deltas: its input is parsed here, or somebody who watches it would never see a value.
+        # A call without deltas: parse its input here, or a watcher would never get a value.
         if self._parser is not None and not self.text:
             self._parse(event.input)
         self._call = ToolCall(

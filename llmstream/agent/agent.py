@@ -201,7 +201,7 @@ class Agent(Generic[Deps, T]):
         self.name = text_or_none("name", name) or ""
         self.max_steps = at_least_one("max_steps", max_steps, MAX_STEPS)
         self.deps = deps
-        # Options of the model count where the agent has none.
+        # The model's options apply where the agent sets none.
         options = with_defaults(self.model.options, with_output(output, arguments))
         options["output"] = as_output(options.get("output"))
         inherited = options.get("instructions")
@@ -252,7 +252,7 @@ class Agent(Generic[Deps, T]):
 
     @observe.setter
     def observe(self, observe: ObserveRun | None) -> None:
-        # Runs that have begun share the old configuration, and keep its observer.
+        # Runs in progress share the old configuration and its observer.
         self._config = replace(self._config, observe=observe)
 
     @overload
@@ -315,7 +315,7 @@ class Agent(Generic[Deps, T]):
         given = config.instructions or config.system if given is None else given
         given = extended(given, text_or_none("extra_instructions", extra_instructions))
         own = given if isinstance(given, str) else ""
-        unchecked = Options() if config is self._config else config.options  # the agent's own were checked
+        unchecked = Options() if config is self._config else config.options  # the agent's are checked
         if instructions is not None or extra_instructions is not None:
             config = replace(config, instructions=None if isinstance(given, str) else given, system=own)
         asked = as_messages(prompt)
@@ -410,7 +410,7 @@ class Agent(Generic[Deps, T]):
         config = overridden(
             self._config, changed, model=model, max_steps=max_steps, stop_when=stop_when, observe=observe
         )
-        # The steps of a durable run are recorded, so what is used once is in the record.
+        # A durable run records its steps, so the record prevents a second use of the suspension.
         resumption = self.check(suspension, decisions, results=results, again=steps is not None)
         state = self._state(suspension.messages, deps)
         state.step = suspension.step
@@ -441,7 +441,7 @@ class Agent(Generic[Deps, T]):
         found = Resumption.of(
             suspension, decisions, results, agent=self.name, key=self._config.approval_key, again=again
         )
-        # Before anything runs: an edit that does not fit is a mistake of the person who made it.
+        # Checked before anything runs: invalid edited arguments are the approver's mistake, not the model's.
         found.check_edits(ToolSet.of(self._config.options.get("tools") or ()).current())
         return found
 
@@ -470,7 +470,7 @@ class Agent(Generic[Deps, T]):
             raise InvalidRequest("an agent in a chat needs a name: Agent(model, name='critic')")
         async with self.stream(own_view(chat.messages(), self.name), deps=deps) as run:
             await run.collect()
-        # Before the message is taken: a run without an answer adds nothing to the chat.
+        # Before reading the message: a run without an answer adds nothing to the chat.
         check_finished(run)
         message = shared_message(run.message, self.name)
         chat.append(message)
@@ -501,7 +501,7 @@ class Agent(Generic[Deps, T]):
 def _chat_history(
     chat: Chat | None, config: AgentConfig, prompt: list[Message], history: list[Message]
 ) -> ChatHistory | None:
-    """What passes a run on to its chat."""
+    """Creates the object that adds a run to its chat."""
     if chat is None:
         return None
     model = config.model
@@ -529,13 +529,13 @@ class _SubAgent:
             try:
                 await _report_events(run, self.agent.name or self._name, context)
             except LLMStreamError as error:
-                # For the model of the parent run, which may go on without the sub-agent.
+                # For the model of the parent run, which may continue without the sub-agent.
                 raise ToolError(f"The agent {self._name} failed: {error}") from error
             finally:
-                # Of a failed run too: its tokens were paid for.
+                # Also for a failed run: its tokens are billed.
                 await context.report(Spent(tuple(run.state.spent)))
             if run.suspended is not None:
-                # Before the error: who can wait takes the report, and ignores the error.
+                # Reported before the error: a caller that can wait uses the report, and ignores the error.
                 await context.report(Waits(run.suspended))
                 # A caller that cannot wait reads this error.
                 waiting = ", ".join(map(str, run.suspended.pending))
@@ -564,7 +564,7 @@ class _SubAgent:
             )
         else:
             run = self.agent.stream(prompt, deps=context.deps, steps=context.steps)
-        # The parent's deadline holds for all runs below it.
+        # The parent's deadline applies to all its sub-runs.
         run._limit(context.remaining_s)
         run.state.price = run.state.price or context.price
         return run
@@ -573,7 +573,7 @@ class _SubAgent:
 async def _report_events(run: AgentRun[Any], name: str, context: ToolContext) -> None:
     """Reports the events of the run, without start and finish: the call itself marks these."""
     async for event in run:
-        # Of start and finish a run has one each: the sub-agent's would end the parent's.
+        # A run has one start and one finish: the sub-agent's would end the parent's run.
         if not isinstance(event, StreamStart | Finish | Raw):
             await context.report(Nested(name, event))
 

@@ -34,14 +34,14 @@ __all__ = ["CallGate"]
 
 
 Ask: TypeAlias = Callable[[PendingCall], Awaitable[PendingCall]]
-"""Called before the approver is, to report a request for approval; returns the request to go on with."""
+"""Called before the approver, to report a request for approval; returns the request to use."""
 
 
 class CallGate:
     """Decides about the calls of one run, by its tools, hooks, approver and repair function.
 
     decided: earlier decisions of a person, by the id of the call; only the hook is called again for these,
-             because it may forbid the call by now
+    because it may now forbid the call
     context: returns the context of a call, for predicates that take one
     """
 
@@ -59,7 +59,7 @@ class CallGate:
         self._hooks = hooks
         self._approve = approve
         self._repair = repair
-        # `_decided` loses each decision that is used; whether there was one is asked later.
+        # Used decisions are removed from `_decided`; this set remembers which calls had one.
         self._given = frozenset(decided or {})
         self._decided = dict(decided or {})
         self._context = context
@@ -72,25 +72,25 @@ class CallGate:
         return found is not None and found.needs_approval is not False
 
     def was_decided(self, call: ToolCall) -> bool:
-        """Whether a person has decided about the call."""
+        """Whether a person's decision about the call was given."""
         return call.id in self._given
 
     async def judge(self, call: ToolCall, tools: ToolSet, ask: Ask) -> Verdict:
         """Decides about one call."""
-        # It runs elsewhere, so nothing here decides about it; the run waits for its result.
+        # It runs outside this process, so there is no decision to make; the run waits for its result.
         if tools.declaration(call.name) is not None:
             return await self._external(call, tools)
         decision = self._decided.pop(call.id, None)
-        if decision is not None:  # it was repaired and rewritten before it was shown
+        if decision is not None:  # repaired and rewritten before it was shown
             return await self._decided_before(call, decision, tools)
-        # Before the hook and the person, who decide about the call that will run.
+        # Repaired first: the hook and the person decide about the call that will run.
         call = await self._repaired(call, tools.error_of(call) if self._repair is not None else None)
         reply = await call_hook(self._hooks.before_tool, self._state, call)
         match reply:
             case Rewrite(arguments):
                 # A vendor's signature covers the arguments that the model wrote.
                 call = msgspec.structs.replace(call, arguments=_as_text(arguments), metadata=None)
-            # The hook stands for the person, so nobody else is asked.
+            # The hook's approval replaces the person's, so the approver is not called.
             case Approve():
                 return self._by_person(call, reply, tools)
             case None | Proceed():
@@ -103,7 +103,7 @@ class CallGate:
 
     async def _external(self, call: ToolCall, tools: ToolSet) -> Verdict:
         """A call of a declared tool waits for its external result; one with unreadable input fails."""
-        # Of a vendor's tool the input has no schema here.
+        # The input of a vendor's tool has no schema here.
         spec = isinstance(tools.declaration(call.name), ToolSpec)
         if spec and (error := unreadable_input(call)) is not None:
             call = await self._repaired(call, error)
@@ -119,7 +119,7 @@ class CallGate:
         call = tools.approved(call, decision)
         reply = await call_hook(self._hooks.before_tool, self._state, call)
         match reply:
-            # A person has approved these arguments; nobody has approved the ones of the hook.
+            # A person approved these arguments, not those of the hook.
             case Rewrite(arguments) if not _same_json(_as_text(arguments), call.arguments):
                 text = "The call was not run: a hook changed the approved arguments."
                 return Settled(call, _refused(call, text))
@@ -129,9 +129,9 @@ class CallGate:
                 return _by_hook(call, reply)
 
     async def _ask_person(self, call: ToolCall, tools: ToolSet, ask: Ask) -> Verdict:
-        # No other run has this id: a decision about another call must not fit.
+        # Unique among all runs: a decision about another call must not match.
         pending = PendingCall(call.id, call.name, call.arguments, f"approval_{secrets.token_hex(8)}")
-        # Recorded and reported first: approvers may take days, and readers show what waits.
+        # Recorded and reported first: approvers may take days, and readers show the waiting call.
         pending = await ask(pending)
         reply = await asked(self._approve, pending)
         return Wait(call, pending) if reply is None else self._by_person(call, reply, tools)
@@ -165,7 +165,7 @@ class CallGate:
             raise InvalidRequest(
                 f"repair must return a ToolCall of llmstream.chats or None, got {repaired!r}"
             )
-        # The result must name the id that the model gave; without metadata, whose signature is of the old
+        # The result must have the model's id. Metadata is dropped, because its signature covers the old
         # arguments.
         return ToolCall(call.id, repaired.name, repaired.arguments)
 
@@ -193,7 +193,7 @@ def _by_hook(call: ToolCall, decision: Any) -> Settled:
 
 def _same_json(one: str, other: str) -> bool:
     try:
-        # As values: a hook may have decoded and encoded them.
+        # Compared as values: a hook may have decoded and re-encoded them.
         return bool(msgspec.json.decode(one) == msgspec.json.decode(other))
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return one == other

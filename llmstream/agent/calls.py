@@ -1,4 +1,4 @@
-"""The calls of one step, and the results that they leave.
+"""The calls of one step and their results.
 
 How calls run and are cancelled is in `tools/runner.py`. An agent adds to it: the verdict on each call,
 the journal, the observer, suspended sub-agents, the hook after a call, and an event queue between the
@@ -45,12 +45,12 @@ __all__ = [
 ]
 
 
-# Unread events after which tools wait for the reader: bounds memory, and a fast tool rarely has to wait.
+# Maximum of unread events, after which tools wait for the reader: bounds memory, but rarely blocks a tool.
 _MAX_UNREAD = 256
 
 
 class StepCalls:
-    """Runs the calls that are passed to `start`; `events` yields their events until all are done or wait.
+    """Runs the calls that are passed to `start`; `events` yields their events until all have ended or wait.
 
     inner: the suspended runs of sub-agents that calls wait for, by the id of the call
     stop:  why the run has to end, or None
@@ -126,7 +126,7 @@ class StepCalls:
         self._runner.start(call)
 
     def start_eager(self, event: Event) -> None:
-        """Starts the call that the event completes, if its tool is eager."""
+        """Starts the call completed by the event, if its tool is eager."""
         self._runner.start_eager(event)
 
     def settle(self, call: ToolCall, status: ToolCallStatus) -> None:
@@ -134,14 +134,14 @@ class StepCalls:
         self.calls[call.id], self.statuses[call.id] = call, status
 
     async def events(self, deadline: float | None) -> AsyncGenerator[Event]:
-        """Yields the events of the calls as they come; ends when no call is running.
+        """Yields the events of the calls as they occur; ends when no call is running.
 
         deadline: in loop time
         raises:   DeadlineExceeded; exceptions of hooks, and BaseExceptions of tools
         """
         runner = self._runner
         while True:
-            # Cleared before the look at the events: what comes after it sets it again.
+            # Cleared before reading the events: later events set it again.
             runner.changed.clear()
             while self._unread:
                 event = self._unread.popleft()
@@ -152,12 +152,12 @@ class StepCalls:
             if not runner.busy and not self._unread:
                 break
             try:
-                # Around the wait alone: a timeout must not span a `yield`.
+                # Only around the wait: a timeout must not span a `yield`.
                 async with asyncio.timeout_at(deadline):
                     await runner.changed.wait()
             except TimeoutError:
                 raise DeadlineExceeded("the run exceeded its total deadline", reason="total") from None
-        # Of these no `Ended` came: the task that reports it was cancelled.
+        # No `Ended` was emitted for these: the task that reports it was cancelled.
         for lost in runner.lost:
             yield result_event(lost)
 
@@ -172,7 +172,7 @@ class StepCalls:
             self.release()
 
     def release(self) -> None:
-        """Lets go of what only running calls need; none can be started any more."""
+        """Releases references that only running calls need; no call can be started afterwards."""
         self._runner.release()
 
     async def superseded(self) -> list[Event]:
@@ -180,7 +180,7 @@ class StepCalls:
         calls = list(self.calls.values())
         self._runner.discard()
         await self._runner.aclose()
-        # After a crash these calls must not count: the next response has its own.
+        # After a crash these calls must be ignored: the next response has its own.
         if calls:
             await self._journal.discard(self._step)
         self.inner.clear()
@@ -189,29 +189,29 @@ class StepCalls:
         return [result_event(_unrun(call, text)) for call in calls]
 
     async def _gate(self, call: ToolCall) -> Verdict:
-        """The agent's verdict; a call that continues a sub-agent has passed already."""
+        """The agent's verdict; a call that continues a sub-agent was already allowed."""
         if call.id in self._continued:
             return Run(call)
         verdict = await self._verdict(call)
         if isinstance(verdict, Settled):
             self.stop = self.stop or verdict.stop
         elif isinstance(verdict, Run) and self.stop is not None:
-            # A hook has stopped the run while this call was at the gate.
+            # A hook stopped the run while the gate decided about this call.
             return Settled(verdict.call, _unrun(verdict.call, f"The call was not run: {self.stop}."))
         return verdict
 
     async def _verdict(self, call: ToolCall) -> Verdict:
-        """The verdict of the gate; a recorded one, if anything but the call itself decides."""
+        """The verdict of the gate; the recorded one, if it depends on more than the call itself."""
         gate, tools, recorder = self._call_gate, self._runner.tools, self._recorder
         ask = functools.partial(self._ask, call)
         judge = functools.partial(gate.judge, call, tools, ask)
-        # What depends on the call alone comes out the same after a crash; a record would cost a commit.
+        # A verdict that depends only on the call is the same after a crash; recording it would cost a commit.
         if recorder is None or not gate.decides(call, tools):
             return await judge()
         return await recorder.verdict(self._step, self._name(call), judge, ask)
 
     def _name(self, call: ToolCall) -> str:
-        """The call in keys."""
+        """The name of the call in keys of the record."""
         assert self._recorder is not None
         return self._recorder.call_key(self._step, call, call.name in self._runner.tools.eager)
 
@@ -219,10 +219,11 @@ class StepCalls:
         """Runs a call; None if its sub-agent is suspended."""
         found = self._runner.tools.find(call.name)
         if found is not None:
-            # Before it runs: after a crash the journal shows which calls may have had an effect.
+            # Written before the call runs: after a crash the journal shows which calls may have had an
+            # effect.
             await self._journal.call(self._step, call, repeatable=found.idempotent)
         continued = self._continued.pop(call.id, None)
-        # Once more after each decision about a call of the sub-agent, until it ends or nobody decides.
+        # Repeats after each decision about a call of the sub-agent, until it ends or there is no decision.
         while True:
             status = await self._executed(
                 call, found, functools.partial(self._watched, call, found, run, continued)
@@ -248,7 +249,7 @@ class StepCalls:
     async def _executed(
         self, call: ToolCall, found: Tool | None, run: Callable[[], Awaitable[ToolCallStatus]]
     ) -> ToolCallStatus | None:
-        """Runs a call, or takes its recorded end; None if a person has to decide whether it runs again."""
+        """Runs a call, or returns its recorded status; None if a person must decide whether it runs again."""
         recorder = self._recorder
         if recorder is None:
             return await run()
@@ -264,20 +265,20 @@ class StepCalls:
         try:
             end = await recorder.call(self._step, self._name(call), call, ended, again=again)
         except Interrupted:
-            return await self._broken_off(call)
-        # As it ran: the record has neither the exception nor the application's value.
+            return await self._after_interruption(call)
+        # The status as it ended: the record has neither the exception nor the application's value.
         if live:
             return live[0]
-        # Paid for in the process that died; the totals of the run include it.
+        # Billed in the process that died; the totals of the run include it.
         for expense in end.spent:
             self._state.spend(*expense)
         if end.waits is not None:
             self._suspended[call.id] = end.waits
         return end.restored()
 
-    async def _broken_off(self, call: ToolCall) -> ToolCallStatus | None:
+    async def _after_interruption(self, call: ToolCall) -> ToolCallStatus | None:
         """The status of a call that a crash interrupted, and that must not simply run again."""
-        # Asked once: a person who decides against it has answered.
+        # Decided only once: a denial is final.
         if self._interrupted == "ask" and not self._call_gate.was_decided(call):
             assert self._recorder is not None
             pending = self._recorder.interrupted(self._step, call)
@@ -288,7 +289,7 @@ class StepCalls:
 
     async def _reviewed(self, call: ToolCall, status: ToolCallStatus, found: Tool | None) -> ToolCallStatus:
         """Applies the `after_tool` hook to the status."""
-        # Before the hook, which may replace the result but not what the tool asked for.
+        # Read before the hook, which may replace the result but not the tool's request to stop.
         if status.stop:
             self.stop = self.stop or f"the tool {call.name} ended the run"
         if self._recorder is None or self._after is None:
@@ -320,7 +321,7 @@ class StepCalls:
         if isinstance(event, Progress):
             await self._progress(event.call, event.value)
         else:
-            # On disk before anybody sees it: a reader who saw the result must find it again after a crash.
+            # On disk before any reader gets it: a result that was seen must still exist after a crash.
             await self._journal.result(self._step, event.call, event.status.result)
             await self._put(result_event(event.status))
 
@@ -332,7 +333,7 @@ class StepCalls:
         if self._recorder is not None:
             pending = await self._recorder.decision_request(self._step, self._name(call), pending)
         will_run = {"tool_name": pending.name, "input": pending.arguments}
-        # Page and person see what will run; an equal input is in the call's own event.
+        # Shows the reader what will run; an unchanged input is already in the call's own event.
         same = (call.name, call.arguments) == (pending.name, pending.arguments)
         metadata = None if same else {OWN_KEY: will_run}
         await self._put(ToolApprovalRequest(pending.call_id, pending.approval_id, metadata))
@@ -343,14 +344,14 @@ class StepCalls:
             before = len(self._state.spent)
             for expense in value.answers:
                 self._state.spend(*expense)
-            # With the costs as they were counted here.
+            # With the costs counted in this process.
             self._spent.setdefault(call.id, []).extend(self._state.spent[before:])
         elif isinstance(value, Waits):
             self._suspended[call.id] = value.suspension
         elif isinstance(value, Nested):
             await self._put(as_result(value, call))
         else:
-            # Progress goes to the same readers as results, under the same limits.
+            # Progress reaches the same readers as results, under the same limits.
             shown = _fitted(ToolOutcome.of(value), self._runner.tools.find(call.name))
             result = shown.content if shown.output is None else shown.output
             await self._put(ToolResultEvent(result, call.id, call.name, preliminary=True))
@@ -358,7 +359,7 @@ class StepCalls:
     async def _put(self, event: Event) -> None:
         self._unread.append(event)
         self._runner.changed.set()
-        # A loop: several tools wait for room, and one of them takes it.
+        # In a loop: another waiting tool may use the free slot first.
         while len(self._unread) > _MAX_UNREAD:
             self._room.clear()
             await self._room.wait()
@@ -386,7 +387,7 @@ def _fitted(outcome: ToolOutcome, found: Tool | None) -> ToolOutcome:
 def repeatable(found: Tool | None) -> bool:
     """Whether a call may run again after a crash: of a tool that declares it, or of a sub-agent.
 
-    A sub-agent has its own steps, which are not done again.
+    A sub-agent records its own steps, which are not repeated.
     """
     return found is None or found.idempotent or isinstance(found.function, Continues)
 
@@ -415,7 +416,7 @@ def shown_as_run(message: Message, calls: StepCalls) -> Message:
 
 def in_call_order(calls: StepCalls, message: Message) -> tuple[ToolCallStatus, ...]:
     """The statuses of finished calls, in the order of the message's calls."""
-    # What is not in the message comes last.
+    # Calls that are not in the message come last.
     order = {call.id: at for at, call in enumerate(message.tool_calls)}
     done = calls.statuses.values()
     return tuple(sorted(done, key=lambda status: order.get(status.tool_call_id, math.inf)))
@@ -430,5 +431,5 @@ def results_of(calls: StepCalls | None, earlier: Mapping[str, ToolResult]) -> di
         return dict(earlier)
     waiting = {p.call_id: ToolResult(p.call_id, _WAITS, True, p.name) for p in calls.waiting.values()}
     within = {i: ToolResult(i, _WAITS_WITHIN, True, calls.calls[i].name) for i in calls.inner}
-    # Later entries win: a result over a placeholder.
+    # Later entries replace earlier ones: a result replaces a placeholder.
     return {**earlier, **waiting, **within, **calls.results}

@@ -160,7 +160,7 @@ def overridden(
     changes: dict[str, Any] = {}
     if given:
         fields = _fields(given.get("settings"))
-        # An option wins over a field of `settings`, so the agent's would hide the run's.
+        # An option overrides a field of `settings`, so the agent's would hide the run's.
         own = {name: value for name, value in config.options.items() if name not in fields}
         changes["options"] = cast(Options, {**own, **given})
     if model is not None:
@@ -169,7 +169,7 @@ def overridden(
         changes["max_steps"] = at_least_one("max_steps", max_steps, config.max_steps)
     if stop_when is not None:
         changes["stop_when"] = as_conditions(stop_when)
-    # Both are called: telemetry of the agent must not end where a run is observed.
+    # Both are called: observing a run must not disable the agent's telemetry.
     if observe is not None:
         changes["observe"] = joined(config.observe, function_or_none("observe", observe))
     return replace(config, **changes) if changes else config
@@ -184,7 +184,7 @@ def extended(instructions: str | Instructions, extra: str | None) -> str | Instr
 
     async def both(state: RunState) -> str | None:
         text = await call_hook(instructions, state)
-        # Anything but text is passed on: the check of the step reports it.
+        # A non-string value is passed on: the check of the step reports it.
         return f"{text}\n\n{extra}" if isinstance(text, str) and text else text or extra
 
     return both
@@ -209,7 +209,7 @@ def check_names(options: Set[str], own: Iterable[str]) -> None:
     unknown = min(options - Options.__annotations__.keys(), default=None)
     if unknown is None:
         return
-    from llmstream.streams.option_hints import agent_hint, listed  # loaded only for an error
+    from llmstream.streams.option_hints import agent_hint, listed  # imported only for an error
 
     known = {*own, *Options.__annotations__}
     hint = agent_hint(unknown, known) or listed(known)
@@ -317,7 +317,7 @@ def effects_of(value: ContextEffect | Iterable[ContextEffect] | None) -> tuple[C
         return ()
     if not callable(value) and not isinstance(value, Iterable):
         raise InvalidRequest(f"context_effects must be a list of functions, got {value!r}")
-    # First: an `Effect` is one function, and a class may be both callable and iterable.
+    # Checked first: an `Effect` is one function, and a class may be both callable and iterable.
     effects = (value,) if callable(value) else tuple(value)
     wrong = next((e for e in effects if not callable(e)), None)
     if wrong is not None:
@@ -326,7 +326,7 @@ def effects_of(value: ContextEffect | Iterable[ContextEffect] | None) -> tuple[C
 
 
 def when_interrupted(value: WhenInterrupted) -> WhenInterrupted:
-    """What becomes of an interrupted call.
+    """The handling of interrupted calls.
 
     raises: InvalidRequest
     """

@@ -1,4 +1,4 @@
-"""The history of a run, in which every call has exactly one result, and what it has for its readers."""
+"""The history of a run, in which every call has exactly one result, and its content for readers."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class SettledPart:
 
     def __init__(self) -> None:
         self._known: list[Message] = []
-        self._complete: list[int] = []  # lengths at which no call before waits for a later result
+        self._complete: list[int] = []  # lengths before which every call has its result
 
     def length(self, messages: Sequence[Message]) -> int:
-        """How many messages at the beginning need no scan."""
+        """The number of leading messages that need no scan."""
         same = unchanged(self._known, messages)
         return next((length for length in reversed(self._complete) if length <= same), 0)
 
     def settle(self, messages: list[Message], results: Mapping[str, ToolResult]) -> None:
         """Adds missing results, in place; see `settled`."""
         start = self.length(messages)
-        # Only behind what is settled: a run may have thousands of steps.
+        # Only after the settled part: a run may have thousands of steps.
         messages[start:] = settled(messages[start:], results)
         self._known[start:] = noted(messages[start:])
         while self._complete and self._complete[-1] > start:
@@ -52,13 +52,12 @@ class SettledPart:
 
 
 class ChatHistory:
-    """Passes on to a chat what a run adds to its history.
+    """Adds to a chat the messages that a run adds to its history.
 
-    Messages that a context effect puts in place of earlier ones are not passed on: the chat has the
-    earlier ones.
+    Messages with which a context effect replaces earlier ones are not added: the chat has the earlier ones.
 
     turn:    of the chat
-    prompt:  what the chat gets first
+    prompt:  added to the chat first
     history: at the start of the run, the prompt included
     """
 
@@ -68,17 +67,17 @@ class ChatHistory:
         self._known = list(history)
 
     def begin(self) -> None:
-        """Adds the prompt; what it raises ends the run."""
+        """Adds the prompt; an exception ends the run."""
         self._turn.begin(self._prompt)
 
     def feed(self, event: Event) -> None:
-        """Passes on an event, before the reader sees it."""
+        """Passes an event to the chat before the reader gets it."""
         self._turn.feed((event,))
 
     def add(self, history: list[Message]) -> None:
-        """Adds the messages at the end of the history that are new."""
+        """Adds the new messages at the end of the history."""
         # By identity: equal messages may follow each other. An effect replaces the beginning of the history,
-        # so what is new stands behind the last known message.
+        # so new messages follow the last known one.
         known = set(map(id, self._known))
         new = list(takewhile(lambda message: id(message) not in known, reversed(history)))[::-1]
         self._known = list(history)
@@ -105,7 +104,7 @@ def settled(messages: Iterable[Message], results: Mapping[str, ToolResult] | Non
              one. Existing results stay.
     """
     history = list(messages)
-    # From the end: an inserted message must not move the places that are still to come.
+    # Backwards: an inserted message must not shift indexes that are still needed.
     for at, calls in reversed(open_calls(history)):
         known = results or {}
         given = [known[call.id] for call in calls if call.id in known]
@@ -113,7 +112,7 @@ def settled(messages: Iterable[Message], results: Mapping[str, ToolResult] | Non
         added = [by_id[call.id] for call in calls]
         after = history[at + 1] if at + 1 < len(history) else None
         if after is not None and after.role == Role.TOOL:
-            # A result that is there wins over one made here.
+            # An existing result takes precedence over one created here.
             found = {r.tool_call_id: r for r in [*after.tool_results, *added]}
             ordered = [found.pop(call.id) for call in history[at].tool_calls if call.id in found]
             others = [part for part in after.parts if not isinstance(part, ToolResult)]
@@ -144,9 +143,9 @@ def open_calls(messages: list[Message]) -> list[tuple[int, list[ToolCall]]]:
     return found[::-1]
 
 
-# What a message has for the reader of an answer, and for the other agents of a chat.
+# The content of a message for the reader of an answer, and for the other agents of a chat.
 
-# Parts that give the reader of an answer nothing.
+# Parts without content for the reader of an answer.
 _NO_ANSWER: Final = (Reasoning, ToolCall, ToolResult, Source)
 
 
@@ -161,7 +160,7 @@ def is_empty(message: Message) -> bool:
 def own_view(messages: Iterable[Message], name: str) -> list[Message]:
     """The chat as sent to the agent of this name.
 
-    A model takes assistant messages for its own. So messages of other agents become user messages with
+    A model treats assistant messages as its own. So messages of other agents become user messages with
     the sender's name in front; their tool calls and results are left out.
     """
     seen: list[Message] = []
@@ -178,7 +177,7 @@ def own_view(messages: Iterable[Message], name: str) -> list[Message]:
         else:
             foreign |= {call.id for call in message.tool_calls}
             text = message.text
-            # Only what it wrote is for the others: without its calls and thoughts.
+            # Other agents get only its text, without calls and reasoning.
             if text:
                 seen.append(
                     Message(message.sender, Role.USER, (Text(f"{message.sender or 'assistant'}: {text}"),))

@@ -128,7 +128,7 @@ class Hooks:
         if not isinstance(self.max_again, int) or isinstance(self.max_again, bool) or self.max_again < 0:
             raise InvalidRequest(f"max_again must be an integer of at least 0, got {self.max_again!r}")
         for name, arguments in _ARGUMENTS.items():
-            # A wrong hook fails here, and not in the middle of a run.
+            # An invalid hook fails here instead of during a run.
             hook = getattr(self, name)
             if hook is not None and not callable(hook):
                 raise InvalidRequest(f"the hook {name} must be a function, got {hook!r}")
@@ -211,7 +211,7 @@ async def reviewed(
     """The response for the history after `after_model`, or its decision to repeat or to stop."""
 
     async def hook() -> Any:
-        # A copy: the hook may change what it gets, and the response stays.
+        # A copy: the hook may modify its argument without changing the response.
         return await call_hook(after_model, state, copy_messages([message])[0])
 
     if recorder is None or after_model is None:

@@ -90,7 +90,7 @@ class Journal:
         run:    id of the run, as the application chooses it
         raises: DecodeError if the file is damaged; OSError, JournalInUse as `write`
         """
-        # Who opens the steps of a run makes earlier openers void: two would run each call twice.
+        # Opening the steps of a run invalidates earlier instances: two would run each call twice.
         owner = object()
 
         async def write(line: Line) -> None:
@@ -126,17 +126,17 @@ class RunJournal:
         """Writes the messages that are new or changed since the last call."""
         if self._journal is None:
             return
-        # With the first messages: a run that ends before them leaves nothing.
+        # Written with the first messages: a run that ends before them leaves no lines.
         if self._written is None:
             await self._journal.write(Line("run", self._run, agent=self._agent))
             self._written = []
-        differs = list(map(is_not, self._written, conversation))  # in C: it is done at each step
+        differs = list(map(is_not, self._written, conversation))  # in C: runs at each step
         at = differs.index(True) if True in differs else len(differs)
         if at == len(self._written) == len(conversation):
             return
         added = dump_messages(conversation[at:]).decode()
         await self._journal.write(Line("messages", self._run, step=step, at=at, messages=added))
-        # A list of its own: the conversation grows.
+        # A separate list, because the conversation grows.
         self._written = list(conversation)
 
     async def call(self, step: int, call: ToolCall, *, repeatable: bool) -> None:
@@ -192,18 +192,18 @@ class JournalSteps:
     async def step(self, key: str, do: Do, *, again: bool) -> bytes:
         """As in `Steps`."""
         if key.startswith("inbox/"):
-            # The next number belongs to whoever is first: the sender of a message, or the run at its end.
+            # The next number goes to the first to write it: the sender of a message, or the run at its end.
             async with self._inbox:
                 return await self._step(key, do, again=again)
         return await self._step(key, do, again=again)
 
     async def _step(self, key: str, do: Do, *, again: bool) -> bytes:
-        # Before the check for failures: what is recorded stays true.
+        # Before the check for failures: recorded results stay valid.
         if key in self._done:
             return self._done[key]
         if self._broken is not None:
             raise self._broken
-        # A step that may be done again needs no begin: nobody will look for it.
+        # A repeatable step needs no begin record: no reader depends on it.
         if not again:
             if key in self._begun:
                 raise Interrupted(
@@ -211,7 +211,7 @@ class JournalSteps:
                 )
             await self._written(Line("begin", self.run, key=key))
         data = await do()
-        # It may be the failure of a sub-agent whose own step could not be written, and no result of the call.
+        # It may be the failure to write a step of a sub-agent, which is no result of the call.
         if self._broken is not None:
             raise self._broken
         await self._written(Line("done", self.run, key=key, data=data.decode()))
@@ -255,7 +255,7 @@ class JournalSteps:
 
 
 def _lines_of(path: str, run: str) -> list[Line]:
-    """The lines of one run since it was forgotten last."""
+    """The lines of one run since it was last forgotten."""
     found: list[Line] = []
     for line in read_lines(path):
         if line.run == run:
@@ -306,7 +306,7 @@ class JournalFile:
     left: ids of runs that have no end and get no more lines
     """
 
-    # Weak: the last journal of a path closes and unlocks the file.
+    # Weak references: when the last journal of a path is freed, the file is closed and unlocked.
     _by_path: ClassVar[WeakValueDictionary[str, JournalFile]] = WeakValueDictionary()
     _finding: ClassVar[threading.Lock] = threading.Lock()
 
@@ -319,7 +319,7 @@ class JournalFile:
         self._end: int | None = None  # end of the last complete line, if a write after it failed
         self._sum = 0  # checksum of the last line
         self.left: set[str] = set()
-        self._owners: dict[str, object] = {}  # of the steps of runs
+        self._owners: dict[str, object] = {}  # of opened runs: the id of the current writer
 
     @classmethod
     def at(cls, path: str) -> JournalFile:
@@ -350,12 +350,12 @@ class JournalFile:
         owner:  of the steps of a run, who writes them; a line "steps" makes it the only one
         raises: OSError, JournalInUse; Lost for an owner that is not the last one
         """
-        # Lines come from threads, several at once.
+        # Lines are written from several threads.
         with self._lock:
             if owner is not None and line.type != "steps" and self._owners.get(line.run) is not owner:
                 raise Lost(f"the steps of run {line.run!r} were opened again, or forgotten; these are void.")
             self._append(line)
-            # Owner only after its line is on disk: a failed opening leaves the one before.
+            # Becomes the owner only once its line is on disk: after a failure the previous owner stays.
             if line.type == "steps":
                 self._owners[line.run] = owner
             elif line.type == "forget":
@@ -390,7 +390,7 @@ class JournalFile:
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(self._file, rest) :]
-            # A call whose line a power failure removes would run a second time after recovery.
+            # If a power failure removed its line, a call would run a second time after recovery.
             os.fsync(self._file)
         except OSError:
             self._truncate(self._file, end)
@@ -405,7 +405,7 @@ class JournalFile:
         try:
             os.ftruncate(file, end)
         except OSError as error:
-            # The next opening cuts it off; until then readers ignore a line without end.
+            # Truncated when the file is next opened; until then readers ignore an incomplete line.
             _log.warning("the incomplete last line of the journal %s was not removed: %s", self._path, error)
         finally:
             try:
@@ -415,7 +415,7 @@ class JournalFile:
 
     def _compact(self) -> None:
         """Writes a shorter file. If that fails, the old one stays valid."""
-        # Also if it fails: the next attempt comes after as many lines, and not at each line.
+        # Also reset on failure: the next attempt comes after as many lines, not at each line.
         self._lines = 0
         try:
             data = compacted(self._path, self.left)
@@ -431,7 +431,7 @@ class JournalFile:
                 if old is not None:
                     os.close(old)
         except (OSError, DecodeError) as error:
-            # Every line is on disk: a file that stays long is no failure of the run.
+            # Every line is on disk: failing to compact the file does not fail the run.
             _log.warning("the journal %s could not be compacted: %s", self._path, error)
         else:
             self.left.clear()
@@ -449,7 +449,7 @@ def _opened(path: str, known_end: int | None) -> int:
             os.fchmod(file, 0o600)  # an existing file may be readable by others
         size = os.fstat(file).st_size
         end = _complete_lines_end(file)
-        # A failed write may have left a complete line, which nobody was told about.
+        # A failed write may have left a complete but unacknowledged line.
         if known_end is not None and known_end < end:
             end = known_end
         if end != size:
@@ -467,7 +467,7 @@ def _open(path: str) -> int:
 
     raises: OSError, JournalInUse
     """
-    # Not through a symbolic link: who may write to the folder would choose which file gets the conversation.
+    # Not through a symbolic link: anyone with write access to the folder could redirect the conversation.
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
     while True:
         file = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600)

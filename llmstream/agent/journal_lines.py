@@ -1,4 +1,4 @@
-"""The lines of a journal: their format, and the history of a run that they add up to."""
+"""The lines of a journal: their format, and the history of a run reconstructed from them."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ def read_lines(path: str) -> Iterator[Line]:
 
     raises: DecodeError if a line is damaged; OSError if the file cannot be read
     """
-    # A file may begin in an older version and go on in this one, but not the other way round.
+    # A file may begin in an older version and continue in this one, but not the other way round.
     after, least = 0, 0
     with open(path, "rb") as file:
         for number, data in enumerate(file, 1):
-            # Only the last line can lack its end: a crash cut it, and what it says was never relied on.
+            # Only the last line can be incomplete, after a crash, and it was never acknowledged.
             if not data.endswith(b"\n"):
                 return
             try:
@@ -106,7 +106,7 @@ def read_lines(path: str) -> Iterator[Line]:
 
 
 def _kind(data: bytes) -> int:
-    """What the checksum of a line covers: 0 nothing, 1 the line, 2 also the lines before it.
+    """The scope of a line's checksum: 0 nothing, 1 the line, 2 also the lines before it.
 
     raises: ValueError if it does not start like a line of a journal
     """
@@ -126,7 +126,7 @@ def _checked(data: bytes, kind: int, after: int) -> bytes:
     start = (_PLAIN, _SUM, _CHAIN)[kind]
     at = len(start) + 8
     body = b"{" + data[at + 2 : -1]
-    # Compared as text, so that a bit turned in the checksum itself is found too.
+    # Compared as text, so that a flipped bit in the checksum itself is also detected.
     if data[len(start) : at + 2] != b'%08x",' % zlib.crc32(body, after if kind == 2 else 0):
         raise ValueError("its checksum is wrong: a line was altered, removed, duplicated or moved")
     return body
@@ -168,7 +168,7 @@ class RunRecord:
             case Line(type="run"):
                 self.agent = line.agent
             case Line(type="messages"):
-                # In a file of a version without checksums nothing else shows that a line is missing.
+                # In a file without checksums, only this detects a missing line.
                 if line.at > len(self._messages):
                     raise DecodeError("the journal is damaged: messages are missing")
                 self._messages[line.at :] = load_messages(line.messages)
@@ -176,7 +176,7 @@ class RunRecord:
             case Line(type="call", call=ToolCall() as call):
                 key = line.step, call.id
                 self._begun[key], self._calls[key] = line, call
-                # The call runs again, so an earlier result is void until the new one is there.
+                # The call runs again, so an earlier result is void until the new one is recorded.
                 self._results.pop(key, None)
             case Line(type="result", result=ToolResult() as result):
                 key = line.step, result.tool_call_id
@@ -207,7 +207,7 @@ class RunRecord:
         if self._messages:
             saved = dump_messages(self._messages).decode()
             yield Line("messages", run, step=self._step, messages=saved)
-        # Of earlier steps the messages have the results.
+        # Results of earlier steps are in the messages.
         for key in [key for key in {**self._calls, **self._results} if key[0] >= self._step]:
             if key in self._begun:
                 yield self._begun[key]
@@ -262,7 +262,7 @@ def compacted(path: str, left: Container[str]) -> bytes:
     remaining = [
         (run, record)
         for run, record in records.items()
-        # What `recover` would read.
+        # The run that `recover` would read.
         if last.get(record.agent) == run or not (record.ended or run in left)
     ]
     lines: list[bytes] = []

@@ -59,7 +59,7 @@ class Loop:
     ) -> None:
         self.state = state
         self.context = RunContext(config, state, total_s, steps)
-        # The last message of a run that was suspended is its current step's.
+        # The last message of a suspended run belongs to the current step.
         self.context.ids = StepIds(turn_calls(state.conversation[: -1 if resumption is not None else None]))
         self.finish_reason: FinishReason | None = None
         self.error: LLMStreamError | None = None
@@ -114,7 +114,7 @@ class Loop:
                         if began:
                             continue
                     elif not began:
-                        # A hook may answer in place of the model, or the run fail before a request.
+                        # A hook may replace the model's response, or the run may fail before a request.
                         yield StreamStart()
                     began = True
                     event = in_step(event, self.state.step, self.context.ids)
@@ -122,10 +122,10 @@ class Loop:
                         chat.feed(event)
                     yield event
         finally:
-            # In a finally, so also for what was raised at the reader: it left, or was cancelled.
+            # In a finally block: also runs if the reader closed the run or was cancelled.
             failure = None if watch is None else self.error or sys.exception()
             try:
-                # Before the close, which may wait for tools: compaction may then drop the lines of this run.
+                # Before closing, which may wait for tools: from here on compaction may drop this run's lines.
                 self.context.journal.leave()
                 await self.aclose()
             finally:
@@ -154,7 +154,7 @@ class Loop:
                 await self._step.aclose()
             try:
                 await self._close_inbox()
-            except LLMStreamError:  # such as a database that is away, which is the error of the run
+            except LLMStreamError:  # such as an unavailable database; it is the error of the run
                 pass
             yield await self._finished()
             if not self.quiet:
@@ -171,14 +171,14 @@ class Loop:
                     async for event in events:
                         yield event
             finally:
-                # Also of a step that failed or was left: the finish of the run reports its reason.
+                # Also for a failed or closed step: the finish of the run reports its reason.
                 self._finish = step.finish
             self.suspended = step.record()
             step.release()
             if self._chat is not None:
                 self._chat.add(self.state.conversation)
-            # Of a durable run the decision may be there already.
-            if self.suspended is not None and await self._goes_on(self.suspended):
+            # For a durable run the decision may already be recorded.
+            if self.suspended is not None and await self._can_continue(self.suspended):
                 self.suspended = None
                 continue
             if await self._is_over(step):
@@ -186,12 +186,12 @@ class Loop:
         await self._close_inbox()
 
     async def _close_inbox(self) -> None:
-        """Refuses further messages; those that no step answers any more stay in the history."""
+        """Rejects further messages; those that get no response stay in the history."""
         while self.suspended is None and not await self.context.last_call():
             pass
 
-    async def _goes_on(self, made: Suspension) -> bool:
-        """Whether a durable run that waits has what it waits for; the next step then continues this one."""
+    async def _can_continue(self, made: Suspension) -> bool:
+        """Whether a waiting durable run has received its decisions; the next step then continues this one."""
         recorder, config, number = self.context.recorder, self._config, self.state.step
         if recorder is None:
             return False
@@ -219,10 +219,10 @@ class Loop:
             self._resumption = None
             return ResumedStep(context, resumption)
         await context.receive()
-        # Before the plan: hooks and effects see what the model will see.
+        # Before the plan: hooks and effects get the messages that the model will get.
         self.state.conversation += context.delivered()
         plan = await self._planner.plan(self.state, context.recorder)
-        # On disk before the request: after a crash the journal shows what was asked.
+        # On disk before the request: after a crash the journal shows what was sent.
         await context.note()
         if isinstance(plan, Stop):
             context.stop(plan)
@@ -239,24 +239,24 @@ class Loop:
         if self.suspended is not None or context.stopped_by is not None:
             return True
         self._ask_again(step)
-        # After the own repair, which was caused by the answer: messages of others follow it.
+        # After the loop's own repair message, which responds to the answer: messages of others follow it.
         await context.receive()
-        # What the run once went on from is not asked: the answer may be another one by now.
+        # Not evaluated again if the run has continued from here before: the result may have changed since.
         recorder = context.recorder
-        went_on = recorder is not None and await recorder.has_step(self.state.step)
+        has_continued = recorder is not None and await recorder.has_step(self.state.step)
         if not step.worked and not context.inbox and await context.last_call():
             return True
         # After repairs were queued: a condition ends the run even then.
-        for condition in () if went_on else self._config.stop_when:
+        for condition in () if has_continued else self._config.stop_when:
             if await call_hook(condition, self.state):
                 reason = condition.reason if isinstance(condition, Budget) else None
                 context.cut_short(getattr(condition, "__name__", repr(condition)), reason)
                 return True
-        if self._misses.over(self.state.steps[-1].statuses) and not went_on:
+        if self._misses.over(self.state.steps[-1].statuses) and not has_continued:
             context.cut_short(f"invalid_calls({self._config.max_invalid_calls})", "invalid_calls")
             return True
         limit = self._config.max_steps
-        self.cut_short = self.state.step >= limit and not went_on
+        self.cut_short = self.state.step >= limit and not has_continued
         if self.cut_short:
             context.cut_short(f"step_count({limit})", "max_steps")
         return self.cut_short
@@ -289,13 +289,13 @@ class Loop:
     async def _finished(self) -> Finish:
         """Ends the run: the finish has the last step's reason and the tokens of all steps."""
         if self.suspended is None:
-            # The limit or the end came before a step for them; a suspended run delivers them when it goes on.
+            # The run ended before a step could answer them; a suspended run delivers them when it is resumed.
             self.state.conversation += self.context.delivered()
         # A suspended run waits for results of calls, whatever the last response reported.
         reason: FinishReason = "tool-calls" if self.suspended is not None else self._finish.finish_reason
         self.finish_reason = reason
         await self.context.note()
-        # After the last messages: a run with an end counts as complete when it is recovered.
+        # After the last messages: recovery treats a run with an end as complete.
         await self.context.journal.end()
         return msgspec.structs.replace(self._finish, finish_reason=reason, usage=self.state.total_usage)
 
@@ -316,7 +316,7 @@ class Loop:
     @property
     def unchanged_prompt(self) -> int:
         """How many messages at the start of the history are still those of the prompt."""
-        # By identity: a message that an effect made may be equal.
+        # By identity: a message created by an effect may be equal.
         pairs = zip(self._prompt, self.state.conversation, strict=False)
         return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], pairs))
 

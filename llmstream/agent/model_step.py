@@ -1,4 +1,4 @@
-"""A step's part at the model: its plan before the request, and what its response becomes."""
+"""The model part of a step: its plan before the request, and the processing of its response."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class StepEffects:
     async def _replace(self, state: RunState) -> tuple[Expense, ...]:
         before = len(state.spent)
         found = await self._lasting.applied(state.conversation, spend=state.spend, state=state)
-        # In place: the state, its readers and the loop share the list.
+        # Modified in place: the state, its readers and the loop share the list.
         state.conversation[:] = found
         return tuple(state.spent[before:])
 
@@ -143,7 +143,7 @@ class StepPlanner:
     async def plan(self, state: RunState, recorder: Recorder | None = None) -> StepPlan | HookResponse | Stop:
         """The plan of the next step; or a response from a hook; or the decision to stop.
 
-        A step whose response is recorded needs of its plan the tools: nothing else is asked again.
+        If the response is recorded, only the tools of the plan are needed: nothing else is evaluated again.
         """
         plan = await prepared(self._prepare_step, state)
         if recorder is not None and await recorder.has_response(state.step):
@@ -184,7 +184,7 @@ class StepPlanner:
         text = plan.instructions
         if text is None:
             function = self._instructions
-            # Instructions may be a function of the state or of nothing.
+            # The instructions function may take the state or no argument.
             arguments = () if function is None or _takes_nothing(function) else (state,)
             text = await call_hook(function, *arguments)
         if text is not None and not isinstance(text, str):
@@ -195,7 +195,7 @@ class StepPlanner:
         own = shown[0] if shown else None
         # Only the agent's own: a system message of the prompt stays.
         if own is not None and own.role == Role.SYSTEM and own.text == self._system:
-            del shown[0]  # replaced by the instructions of this step
+            del shown[0]  # replaced by this step's instructions
         return replace(plan, messages=(Message.system(text), *shown))
 
 
@@ -214,13 +214,13 @@ def _shown(source: str, messages: object) -> tuple[Message, ...]:
     raises: InvalidRequest for anything but messages
     """
     given = tuple(messages) if isinstance(messages, Iterable) else (messages,)
-    # A str is iterable too.
+    # A str is also iterable.
     if isinstance(messages, str) or not all(isinstance(message, Message) for message in given):
         raise InvalidRequest(f"{source} must give a list of messages, got {messages!r}")
     return given
 
 
-# The response in one step, as events with timings: from the model, or from a hook in its place.
+# The response in one step, as events with timings: from the model, or from a hook instead.
 
 
 _CONTENT_TAGS: Final = ("text-delta", "reasoning-delta", "tool-input-start", "tool-call", "file")
@@ -301,12 +301,12 @@ class ModelResponse:
         return self.stream.added()
 
     def _note(self, event: Event) -> None:
-        # It is ours: the vendor has sent nothing yet that could be timed.
+        # Created here: the vendor has not sent anything yet that could be timed.
         if isinstance(event, StreamStart):
             return
         if isinstance(event, ToolInputEnd):
             self.cut_call = self.cut_call or bool(event.incomplete)
-        # The response that was cut is void.
+        # The incomplete response is void.
         elif isinstance(event, RetryNotice):
             self.cut_call = False
         if isinstance(event, ResponseMetadata) and event.provider_metadata:
@@ -320,7 +320,7 @@ class ModelResponse:
 
 def no_content_error(response: ModelResponse, message: Message) -> LLMStreamError | None:
     """The error of a response that reached its token limit before any content, or in its only call."""
-    # Only this reason cuts a response in the middle.
+    # Only this finish reason means an incomplete response.
     if response.finish.finish_reason != "length":
         return None
     if response.cut_call and not any(isinstance(part, ToolCall) for part in message.parts):

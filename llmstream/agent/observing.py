@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-# Observations are small values, without content unless the observer has `wants_content`.
+# Observations are small, and without content unless the observer has `wants_content`.
 
 
 class RunStarted(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +110,7 @@ class RunFinished(msgspec.Struct, frozen=True, kw_only=True):
 
     steps:      the number of completed steps
     error_code: why it failed; None without a failure
-    left:       the reader left before the end, or was cancelled
+    left:       the reader closed the run before the end, or was cancelled
     suspended:  the run waits for a decision
     """
 
@@ -189,7 +189,7 @@ class RunWatch:
         return status
 
     def _cleaner(self) -> Callable[[str], str]:
-        """Redacts the model's keys, which a tool may have read, for example from the environment."""
+        """Redacts the model's keys, which a tool may have read from the environment, for example."""
         secrets = self._secrets()
 
         def clean(text: str) -> str:
@@ -207,14 +207,14 @@ class RunWatch:
         *,
         suspended: bool,
     ) -> None:
-        """Reports the end of the run once, if it began. Without finish reason and failure it was left."""
+        """Reports the end of the run once, if it began. Without finish reason and failure it was closed."""
         if self._began is None:
             return
         # The run may be closed more than once.
         began, self._began = self._began, None
         error_code = None
         if isinstance(failure, Exception):
-            # Of other exceptions the name alone: their messages may quote content.
+            # For other exceptions only the name: their messages may quote content.
             error_code = failure.code if isinstance(failure, LLMStreamError) else type(failure).__name__
         finished = RunFinished(
             run_id=self._run_id,

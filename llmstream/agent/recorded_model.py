@@ -1,7 +1,7 @@
 """A model whose responses are recorded as steps: requested once, then read from the record.
 
-Outside all middleware, so fallbacks, retries and a cache are within one step. The events go to the reader as
-they come, and the finish when the response is recorded: no call of it runs before.
+Outside all middleware, so fallbacks, retries and a cache are within one step. Events reach the reader as they
+arrive, the finish once the response is recorded: no call runs before that.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = ["Digests", "Head", "RecordedModel", "joined", "read_response", "write
 _log: Final = logging.getLogger("llmstream.durable")
 
 VERSION: Final = 1
-"""Of a recorded response. A newer one is refused: what it left out could change the run."""
+"""Version of a recorded response. A newer one is rejected: unknown content could change the run."""
 
 _DELTAS: Final = (TextDelta, ReasoningDelta, ToolInputDelta)
 PriceOf: TypeAlias = Callable[[str, Usage], float | None]
@@ -57,10 +57,10 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first line of a recorded response; the others are its events.
 
     request:     digest of the messages that were sent
-    model:       "provider:model" that was asked
-    answered_by: the one that responded, if it was another
+    model:       the requested "provider:model"
+    answered_by: the one that responded, if different
     usage:       tokens of the response
-    cost:        of them, by the agent's `price` at that time; None if it knew none
+    cost:        their cost by the agent's `price` at that time; None if unknown
     """
 
     v: int = VERSION
@@ -74,16 +74,16 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
 _head = msgspec.json.Decoder(Head)
 _token = msgspec.json.Decoder(ResumeToken).decode
 
-# So many batches of a response may wait for a reader that is slower than the model. With one, each batch
-# costs two more turns of the loop, a tenth of the CPU of a step.
+# Number of batches that may wait for a reader slower than the model. With one, each batch costs two more loop
+# iterations, a tenth of the CPU of a step.
 _AHEAD: Final = 16
 
-# A stored response that has shown nothing else can be asked for again, and nobody notices.
+# A stored response that has yielded only these events can be requested again without visible effect.
 _NO_CONTENT: Final = (StreamStart, ErrorEvent, Finish, Raw)
 
 
 def joined(events: Iterable[Event]) -> list[Event]:
-    """The events with neighbouring deltas of a block as one; without raw events and discarded attempts."""
+    """The events with adjacent deltas of a block merged; without raw events and discarded attempts."""
     found: list[Event] = []
     texts: list[str] = []
     for event in events:
@@ -117,12 +117,12 @@ def _close(found: list[Event], texts: list[str]) -> None:
 
 
 def write_response(head: Head, events: Iterable[Event]) -> bytes:
-    """The recorded form of a response: lines of JSON."""
+    """Encodes a response for the record, as lines of JSON."""
     return b"\n".join([msgspec.json.encode(head), *map(encode, joined(events))])
 
 
 def read_response(data: bytes) -> tuple[Head, list[Event]]:
-    """What `write_response` wrote.
+    """Decodes the output of `write_response`.
 
     raises: DecodeError if it is damaged, or of a newer version
     """
@@ -145,7 +145,7 @@ class Digests:
         self._known: list[tuple[Message, str]] = []
 
     def of(self, messages: Sequence[Message]) -> str:
-        """A digest over the content of all messages; ids of responses do not count."""
+        """A digest over the content of all messages; ids of responses are ignored."""
         at = 0
         for (known, _), message in zip(self._known, messages, strict=False):
             if known is not message:
@@ -163,8 +163,8 @@ class Digests:
 class RecordedModel:
     """A model for one step of a run. See `CallingModel`.
 
-    price: cost of tokens of a model; asked when a response is recorded
-    cost:  of the one response that was recorded or read; None before, or if its price was not known
+    price: cost of tokens of a model; called when a response is recorded
+    cost:  of the one response that was recorded or read; None before that, or if the price is unknown
     """
 
     def __init__(self, model: CallingModel, steps: Steps, key: str, digests: Digests, price: PriceOf) -> None:
@@ -176,11 +176,11 @@ class RecordedModel:
         self._count = 0
 
     async def load(self) -> None:
-        """Imports what the model's calls need."""
+        """Imports the modules that the model's calls need."""
         await self._model.load()
 
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
-        """A call that asks the model only if no response is recorded."""
+        """A call that sends a request only if no response is recorded."""
         self._count += 1
         key = self._key if self._count == 1 else f"{self._key}/{self._count}"
         head = Head(request=self._digests.of(request.messages), model=f"{self.provider.name}:{self.name}")
@@ -194,7 +194,7 @@ class RecordedModel:
         return _RecordedCall(self._steps, key, head, make, stored, self._priced)
 
     def _priced(self, head: Head) -> Head:
-        """A head with its cost, which is that of this model; of a recorded one as it is."""
+        """The head of a response with its cost by this model's price; a recorded head unchanged."""
         if head.cost is None:
             head = msgspec.structs.replace(head, cost=self._price(head.answered_by or head.model, head.usage))
         self.cost = head.cost if self._count == 1 else None
@@ -222,10 +222,11 @@ class RecordedModel:
 
 
 class _Stored:
-    """The response to one request, if its vendor stores it (`background=True`), for who comes after a crash.
+    """The response to one request, if its vendor stores it (`background=True`), so that it can be read after
+    a crash.
 
-    key:    of the response; the tokens stand below it, one for each time that the request was sent
-    attach: makes a call that reads a stored response from its beginning
+    key:    of the response; the resume tokens are stored below it, one for each time the request was sent
+    attach: creates a call that reads a stored response from its beginning
     """
 
     def __init__(
@@ -253,7 +254,7 @@ class _Stored:
         self._count, self._noted = self._count + 1, token.response_id
 
     async def attached(self) -> tuple[Call, list[Event]] | None:
-        """A call that reads on what a dead process had begun to read, and its first events.
+        """A call that continues a response which a dead process had begun to read, and its first events.
 
         None if there is nothing, or it cannot be read: then the request is sent again.
         """
@@ -281,7 +282,7 @@ class _Stored:
 
 
 class _RecordedCall:
-    """A response that is recorded, as a `Call`. A task reads it, so that its step is one awaitable."""
+    """A recorded response as a `Call`. A task reads it, so that the recorded step is one awaitable."""
 
     def __init__(
         self,
@@ -299,33 +300,33 @@ class _RecordedCall:
         self._inner: Call | None = None
         self._task: asyncio.Task[bytes] | None = None
         self._batches: list[list[Event]] = []
-        self._held: list[Event] = []  # the finish, until the response is recorded
-        self._news, self._room = asyncio.Event(), asyncio.Event()
+        self._held: list[Event] = []  # the finish, held until the response is recorded
+        self._changed, self._room = asyncio.Event(), asyncio.Event()
         self._begun = self._over = False
         self._usage = Usage()
 
     @property
     def usage(self) -> Usage:
-        """As the model has reported it, or as recorded."""
+        """Usage as reported by the model, or as recorded."""
         return self._usage if self._inner is None else self._inner.usage
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Those of the response; none of a recorded one."""
+        """The response headers; empty for a recorded response."""
         return {} if self._inner is None else self._inner.headers
 
     @property
     def answered_by(self) -> str | None:
-        """The model that responded, if it is another one."""
+        """The model that responded, if a different one."""
         return self._head.answered_by if self._inner is None else self._inner.answered_by
 
     @property
     def position(self) -> None:
-        """None: the record is read again from its beginning."""
+        """None: a recorded response is always read from its beginning."""
         return None
 
     async def next(self) -> list[Event]:
-        """The next events, as they come from the model; all at once from the record."""
+        """The next events, as they arrive from the model; all at once from the record."""
         if self._over:
             return []
         if self._task is None:
@@ -335,10 +336,10 @@ class _RecordedCall:
                 return self._replayed(recorded)
             step = self._steps.step(self._key, self._ask, again=True)
             self._task = asyncio.ensure_future(step)
-            self._task.add_done_callback(lambda _: self._news.set())
+            self._task.add_done_callback(lambda _: self._changed.set())
         while not self._batches and not self._task.done():
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         if self._batches:
             found = [event for batch in self._batches for event in batch]
             self._batches.clear()
@@ -349,7 +350,7 @@ class _RecordedCall:
         return self._end(self._task)
 
     async def _ask(self) -> bytes:
-        """Reads the response of the model; what it returns is recorded."""
+        """Reads the response of the model and returns the data to record."""
         call, batch = await self._stored.attached() or (self._make(), None)
         self._inner = call
         events: list[Event] = []
@@ -360,7 +361,7 @@ class _RecordedCall:
                 self._held += [event for event in batch if type(event) is Finish]
                 if shown := [event for event in batch if type(event) is not Finish]:
                     self._batches.append(shown)
-                    self._news.set()
+                    self._changed.set()
                 while len(self._batches) >= _AHEAD:
                     self._room.clear()
                     await self._room.wait()
@@ -373,19 +374,19 @@ class _RecordedCall:
         return write_response(self._priced(head), events)
 
     def _end(self, task: asyncio.Task[bytes]) -> list[Event]:
-        """The finish of a response that is recorded, or could not be."""
+        """The finish of a response after recording it succeeded or failed."""
         if task.cancelled():
             return []
         error = task.exception()
         if error is None:
-            if self._inner is None:  # another task had recorded it meanwhile
+            if self._inner is None:  # another task had recorded one meanwhile
                 return self._replayed(task.result())
             return self._held
         if not isinstance(error, LLMStreamError):
             raise error
         self.error = error
         if self._inner is not None and error is self._inner.error:
-            return self._held  # after its own error event
+            return self._held  # after the response's own error event
         start: list[Event] = [] if self._begun else [StreamStart()]
         return [*start, ErrorEvent(error.info), Finish("error", usage=self.usage)]
 
@@ -401,7 +402,7 @@ class _RecordedCall:
         return events
 
     def close(self) -> None:
-        """Leaves at once."""
+        """Disconnects at once."""
         self._over = True
         if self._inner is not None:
             self._inner.close()
@@ -409,13 +410,13 @@ class _RecordedCall:
             self._task.cancel()
 
     async def aclose(self) -> None:
-        """Leaves, and waits for cleanup."""
+        """Closes as `close` does, and waits for cleanup."""
         self.close()
         if self._task is not None and not self._task.done():
             await asyncio.wait([self._task])
 
     async def steer(self, content: Sequence[Part]) -> None:
-        """As that of the response.
+        """As `steer` of the response.
 
         raises: InvalidRequest if it is read from the record
         """

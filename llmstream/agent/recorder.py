@@ -1,7 +1,7 @@
-"""What a run records of its steps, and how it is read again: calls, verdicts, decisions of hooks, messages.
+"""What a run records of its steps, and how it is read: calls, verdicts, decisions of hooks, messages.
 
-`Recorder` stands between the loop and the port `Steps`. It knows the keys, and the forms of what stands under
-them: JSON, readable by later versions, and never pickle.
+`Recorder` connects the loop to the port `Steps`. It defines the keys and the format of their data: JSON,
+readable by later versions, never pickle.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
 __all__ = ["INTERRUPTED", "EndedCall", "Recorder", "ResumeInput", "WhenInterrupted"]
 
 WhenInterrupted: TypeAlias = Literal["tell", "ask", "again"]
-"""What becomes of a call that a crash interrupted and whose tool is not idempotent: the model reads that it
+"""The handling of a call that a crash interrupted and whose tool is not idempotent: the model reads that it
 may have had effects; a person decides whether it runs again; or it runs again."""
 
 INTERRUPTED: Final = (
@@ -52,7 +52,7 @@ class EndedCall(msgspec.Struct, frozen=True, omit_defaults=True):
     is_json:   whether the result is a JSON value
     stop:      whether the tool ended the run
     miss:      why the call was invalid: the code of an error
-    spent:     by each response of a sub-agent
+    spent:     the usage of each response of a sub-agent
     waits:     the suspended run of a sub-agent, instead of a status
     """
 
@@ -65,14 +65,14 @@ class EndedCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, status: ToolCallStatus, spent: Spent = (), waits: Suspension | None = None) -> EndedCall:
-        """The recorded form of a status."""
+        """Encodes a status for the record."""
         missed = status.exception
         miss = missed.code if isinstance(missed, UnknownTool | InvalidToolInput) else ""
         is_json = status.output is not status.result.content
         return cls(status, is_json, status.stop, miss, spent, waits)
 
     def restored(self) -> ToolCallStatus:
-        """The status; what only lived in the process, such as its `value`, is gone."""
+        """Decodes the status; data of the process, such as its `value`, is lost."""
         result, error = self.status.result, self.status.error
         kind = next((k for k in (UnknownTool, InvalidToolInput) if k.code == self.miss), None)
         outcome = ToolOutcome(
@@ -101,7 +101,7 @@ class _RecordedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ResumeInput(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Decisions and results that a suspended run went on with; decisions by `approval_id`."""
+    """Decisions and results with which a suspended run continued; decisions by `approval_id`."""
 
     decisions: dict[str, Any] = msgspec.field(default_factory=dict)
     results: tuple[ToolResult, ...] = ()
@@ -117,21 +117,21 @@ class ResumeInput(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _History(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What context effects did: the new history, if it changed, and what they spent."""
+    """The result of context effects: the new history, if it changed, and the tokens they used."""
 
     messages: str = ""
     spent: Spent = ()
 
 
 class _NoDecision(Exception):
-    """A hook returned this; it is not recorded."""
+    """An invalid value that a hook returned; it is not recorded."""
 
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
 def _read(data: bytes, kind: type[T]) -> T:
-    """What is recorded under a key.
+    """Decodes the data recorded under a key.
 
     raises: DecodeError if it is damaged, of another form, or of a newer version
     """
@@ -158,9 +158,9 @@ def decision_from(value: Mapping[str, Any]) -> Approve | Deny:
 
 
 class Recorder:
-    """Records the steps of one run, and gives back what is recorded.
+    """Records the steps of one run, and returns recorded ones.
 
-    steps:   where to
+    steps:   the port
     digests: of the conversation
     """
 
@@ -169,16 +169,16 @@ class Recorder:
         self.digests = Digests()
         self._counts: dict[str, int] = {}
         self._scopes: dict[str, str] = {}
-        self._delivered = 0  # how many messages of the inbox
-        self._looked = -1  # the step before which it was looked at last
+        self._delivered = 0  # number of delivered inbox messages
+        self._looked = -1  # the step before which the inbox was last read
 
     def numbered(self, key: str) -> str:
-        """The key of what may happen several times in a step, each time in the same order: "key", "key/2"."""
+        """The key of an operation that may repeat within a step, in a fixed order: "key", "key/2"."""
         count = self._counts[key] = self._counts.get(key, 0) + 1
         return key if count == 1 else f"{key}/{count}"
 
     async def has_step(self, number: int) -> bool:
-        """Whether a response of the step is recorded, so that the run once went on with it."""
+        """Whether a response of the step is recorded, so the run has continued from it before."""
         for kind in ("model", "before_model"):
             if await self.steps.wait(f"{number}/{kind}", 0) is not None:
                 return True
@@ -197,7 +197,7 @@ class Recorder:
     def call_key(self, number: int, call: ToolCall, eager: bool) -> str:
         """Names a call in its step.
 
-        An eager call starts before its response is recorded; if that breaks off, the next one may use the
+        An eager call starts before its response is recorded; if that is interrupted, the next one may use the
         same id with other arguments.
         """
         name = no_nul(call.id.replace("/", "%2F"))
@@ -207,14 +207,14 @@ class Recorder:
         return f"{name}/{digest}"
 
     def scope(self, number: int, call_id: str) -> Steps:
-        """Where the sub-agent of a call records its own steps."""
+        """The steps port for the sub-agent of a call."""
         key = f"{number}/call/{call_id}"
         return SubAgentSteps(self.steps, self._scopes.get(key, key))
 
     async def call(
         self, number: int, name: str, call: ToolCall, run: Callable[[], Awaitable[EndedCall]], *, again: bool
     ) -> EndedCall:
-        """Runs a call, or returns how it ended.
+        """Runs a call, or returns its recorded end.
 
         name:   of `call_key`
         raises: Interrupted
@@ -234,7 +234,7 @@ class Recorder:
         return PendingCall(call.id, call.name, call.arguments, f"{_INTERRUPTED_ID}{digest}")
 
     async def decision_request(self, number: int, name: str, pending: PendingCall) -> PendingCall:
-        """Records a request for a decision before anybody sees it; returns the one recorded first."""
+        """Records a request for a decision before it is shown; returns the one recorded first."""
         broken_off = pending.approval_id.startswith(_INTERRUPTED_ID)
         key = f"{number}/approval/{name}" + ("/interrupted" if broken_off else "")
 
@@ -250,7 +250,7 @@ class Recorder:
         judge: Callable[[], Awaitable[Verdict]],
         ask: Callable[[PendingCall], Awaitable[PendingCall]],
     ) -> Verdict:
-        """The verdict on a call; reports again that it waits, if that is what it does."""
+        """The verdict on a call; reports the wait again if the call waits."""
         asked = False
 
         async def do() -> bytes:
@@ -295,7 +295,7 @@ class Recorder:
         try:
             data = await self.steps.step(key, do, again=True)
         except _NoDecision as error:
-            return error.args[0]  # whoever asked the hook reports it
+            return error.args[0]  # reported by the caller of the hook
         return _hook_decision(_read(data, _RecordedVerdict))
 
     # The conversation: messages that were sent to the run, and what effects made of the history.
@@ -311,12 +311,12 @@ class Recorder:
         return await self._delivered_by(key)
 
     async def _delivered_by(self, key: str) -> list[Message]:
-        """The messages that are recorded under a key, or that came by now."""
+        """The messages recorded under a key, or else those received so far."""
         data = await self.steps.wait(key, 0)
         if data is None:
             first, texts = self._delivered, list[str]()
             while found := await self.steps.wait(f"inbox/{first + len(texts)}", 0):
-                load_messages(found)  # which raises what a later step would
+                load_messages(found)  # raises the error that a later step would raise
                 texts.append(found.decode())
             if not texts:
                 return []
@@ -330,12 +330,12 @@ class Recorder:
         return [message for text in sent for message in load_messages(text)]
 
     async def last_messages(self, number: int) -> list[Message]:
-        """The messages that came since the inbox was looked at, if any; else none can come from now on.
+        """The messages received since the inbox was last read, if any; otherwise the inbox is closed.
 
-        The number of the next message is taken by whoever is first: who sends it, or the run at its end.
+        The next number goes to the first to write it: the sender of a message, or the run at its end.
         """
         if isinstance(self.steps, SubAgentSteps):
-            return []  # nobody sends messages to a sub-agent
+            return []  # sub-agents receive no messages
 
         async def end() -> bytes:
             return b""
@@ -347,10 +347,11 @@ class Recorder:
     async def history(
         self, number: int, conversation: list[Message], apply: Callable[[], Awaitable[Spent]], asked: bool
     ) -> Spent:
-        """Applies effects to the conversation, in place, once; returns what to count from a record.
+        """Applies effects to the conversation, in place, once; returns recorded usage that must still be
+        counted.
 
-        apply: applies them, and returns what they spent, which is counted already
-        asked: whether the response of the step is recorded; then no effect is applied any more
+        apply: applies them, and returns the usage, which is already counted
+        asked: whether the response of the step is recorded; then effects are not applied
         """
         key, live = f"{number}/history", False
 
@@ -376,9 +377,9 @@ class Recorder:
     # A run that waits.
 
     async def suspended(self, number: int, made: Suspension) -> tuple[Suspension, str]:
-        """The suspension as it was recorded first: its id, and with it every digest, is random.
+        """The suspension as first recorded: its id, and so every digest, is random.
 
-        returns: it, and the key of what the run goes on with
+        returns: it, and the key for the decisions that continue it
         """
         key = self.numbered(f"{number}/suspension")
 
@@ -391,7 +392,7 @@ class Recorder:
     async def resume_input(
         self, number: int, key: str, pending: Iterable[PendingCall]
     ) -> tuple[ResumeInput, bool]:
-        """What was given for the calls that wait, and whether the run was continued with it before."""
+        """The decisions and results for waiting calls, and whether the run has continued with them before."""
         data = await self.steps.wait(key, 0)
         if data is not None:
             return _read(data, ResumeInput), True
@@ -407,7 +408,7 @@ class Recorder:
         return ResumeInput(decisions, tuple(results)), False
 
     async def record_resumption(self, key: str, given: ResumeInput) -> None:
-        """Records what the run goes on with."""
+        """Records the decisions and results with which the run continues."""
 
         async def do() -> bytes:
             return _encode(given)
@@ -438,7 +439,7 @@ def _verdict(found: _RecordedVerdict) -> Verdict:
 
 
 def _recorded_decision(decision: Any) -> _RecordedVerdict | None:
-    """The recorded form; None for what no hook may return."""
+    """Encodes a decision for the record; None for an invalid value of a hook."""
     match decision:
         case None | Proceed():
             return _RecordedVerdict("go")
@@ -476,7 +477,7 @@ def _hook_decision(found: _RecordedVerdict) -> Any:
 
 
 def checked_result(value: Any, call_id: str) -> ToolResult:
-    """An external result as it is recorded: a ToolResult, or any value that a tool may return.
+    """Encodes an external result for the record: a ToolResult, or any value that a tool may return.
 
     raises: InvalidRequest for a result of another call
     """

@@ -1,4 +1,4 @@
-"""Checks a suspension with its decisions and results: what a resumed run starts from."""
+"""Checks a suspension with its decisions and results, from which a resumed run starts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Results: TypeAlias = Iterable[ToolResult] | Mapping[str, Any]
 # Ids of the suspensions that this process has resumed, with the Unix time of their expiry.
 _claimed: dict[str, float] = {}
 
-# New claims between removals of expired ones, which are refused for their expiry anyway.
+# Number of new claims between removals of expired ones, which are rejected as expired anyway.
 _FORGET_AFTER: Final = 1000
 
 _next_look = _FORGET_AFTER
@@ -71,7 +71,7 @@ def check_continuation(call: ToolCall, tools: ToolSet, continuation: Continuatio
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """What to do with each waiting call.
+    """The plan for each waiting call.
 
     decided:         decisions, by the id of the call
     answered:        external results
@@ -108,7 +108,7 @@ class Resumption:
             raise InvalidRequest(
                 f"the suspension belongs to agent {suspension.agent!r}, this agent is {agent!r}"
             )
-        # Its own time is over, but the run that went on with it is recorded and may be repeated.
+        # It has expired, but the run that continued with it is recorded and may be repeated.
         suspension.check(key, expires=not again)
         if not again:
             _check_unclaimed(suspension)
@@ -160,7 +160,7 @@ class Resumption:
         """
         for call in self.decided_calls:
             decision = self.decided[call.id]
-            # The call of a tool that is gone gets an error result, as any call of an unknown tool.
+            # A call of a removed tool gets an error result, as any call of an unknown tool.
             if isinstance(decision, Approve) and tools.find(call.name) is not None:
                 tools.approved(call, decision)
 
@@ -169,7 +169,7 @@ class Resumption:
 
         raises: InvalidRequest if another run was first
         """
-        # Once more: two runs may have been made of it before one was read.
+        # Checked again: two runs may have been created from it before one was read.
         _check_unclaimed(self.suspension)
         expires = self.suspension.expires_at_s
         _claimed[self.suspension.id] = math.inf if expires is None else expires
@@ -200,7 +200,7 @@ def _continued(
     results: dict[str, list[ToolResult]] = {}
     for call_id, pending, shown in suspension.within:
         if shown.call_id in given:
-            # The sub-agent knows the call by its own id.
+            # In the sub-agent the call has its own id.
             result = msgspec.structs.replace(given[shown.call_id], tool_call_id=pending.call_id)
             results.setdefault(call_id, []).append(result)
     found: dict[str, Continuation] = {}
@@ -208,7 +208,7 @@ def _continued(
         decisions = {
             p.approval_id: by_approval[p.approval_id] for p in inner.pending if p.approval_id in by_approval
         }
-        # Without either, the sub-agent would wait for the same again.
+        # Without either, the sub-agent would only wait again.
         if decisions or call_id in results:
             found[call_id] = Continuation(inner, decisions, tuple(results.get(call_id, ())))
     return found
@@ -220,7 +220,7 @@ def _forget_expired() -> None:
         now = time.time()
         for name in [name for name, expires in _claimed.items() if expires < now]:
             del _claimed[name]
-        # Doubled, so that looking at all of them costs little for each claim.
+        # Doubled, so that the amortised cost of scanning all of them is small.
         _next_look = 2 * len(_claimed) + _FORGET_AFTER
 
 
@@ -238,7 +238,7 @@ def _check_history(suspension: Suspension) -> None:
     found = _open_calls(suspension)
     for pending in suspension.own:
         call = found.get(pending.call_id)
-        # What would run is in the history; a person decides about what is shown.
+        # The history has the calls that would run; a person decides about the calls shown.
         if call is None or (call.name, call.arguments) != (pending.name, pending.arguments):
             raise InvalidRequest(f"the waiting call {pending.call_id!r} differs from the one in the history")
     stray = [i for i in suspension.inner if i not in found]

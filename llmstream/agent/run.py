@@ -53,7 +53,7 @@ else:
 
 
 # Deadlines must be positive; with this one, a run without time left ends in its first step.
-_LEAST_S: Final = 1e-6
+_MIN_S: Final = 1e-6
 
 
 @suggests(STREAM)
@@ -68,8 +68,8 @@ class AgentRun(AsyncOnly, Generic[T]):
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        # Weak: a reader that `break` leaves is then finalised, which stops the run. Held here, it would go
-        # on.
+        # A weak reference: a reader abandoned by `break` is then finalised, which stops the run. A strong one
+        # would keep the run going.
         self._reader: weakref.ref[AsyncGenerator[Event]] | None = None
         self._held: AsyncGenerator[Event] | None = None  # by `async with`, which closes it
         self._entered = self._begun = self._over = False
@@ -87,14 +87,14 @@ class AgentRun(AsyncOnly, Generic[T]):
 
     def _repr_html_(self) -> str | None:
         """The completed steps as a table, for notebooks; None before the first."""
-        from llmstream.agent.state import run_table  # loaded by those who have a notebook
+        from llmstream.agent.state import run_table  # imported only for notebooks
 
         over = self.suspended is not None or self.error is not None
         return run_table(self) if over or self.state.steps else None
 
     @property
     def _condition(self) -> str:
-        """Where the run is, in a few words."""
+        """The state of the run in a few words."""
         end: str | None = self.finish_reason or ("left" if self._over else None)
         if self.suspended is not None:
             end = "suspended"
@@ -131,7 +131,7 @@ class AgentRun(AsyncOnly, Generic[T]):
         reader = self._reader() if self._reader is not None else None
         self._over, self._held = True, None
         # A generator that runs cannot be closed.
-        if reader is not None and not self._reading.stepping:  # else its reader ends it
+        if reader is not None and not self._reading.stepping:  # otherwise its reader ends it
             await reader.aclose()
         self._reading.events = None
         await self._loop.aclose()
@@ -150,7 +150,7 @@ class AgentRun(AsyncOnly, Generic[T]):
         raises: LLMStreamError if a step failed, with the content so far in `.partial`; InvalidRequest if
                 the run was left, because `message` is incomplete then
         """
-        # Not by `__aiter__`, which refuses a run that is over: its message may be collected twice.
+        # Not through `__aiter__`, which rejects a completed run: its message may be collected twice.
         async for _ in self._events():
             pass
         if self.error is not None and not self._loop.quiet:
@@ -169,7 +169,7 @@ class AgentRun(AsyncOnly, Generic[T]):
 
         raises: as `collect`, after what has arrived was shown; InvalidOutput if the answer does not fit
         """
-        from llmstream.display.showing import show  # loaded by those who show something
+        from llmstream.display.showing import show  # imported only on use
 
         await show(self, markdown=not self.typed)
         message: Any = await self.collect()
@@ -217,7 +217,7 @@ class AgentRun(AsyncOnly, Generic[T]):
             raise InvalidRequest("the run is not complete. Read it with objects() or collect() first.")
         if self.error is not None:
             raise self.error
-        # Of the last step: `message` may be one of an earlier step, which has content.
+        # From the last step: `message` may belong to an earlier step that has content.
         message = self.steps[-1].message if self.steps else self.message
         try:
             found: T = final_object(message, self.finish_reason, output)
@@ -230,7 +230,7 @@ class AgentRun(AsyncOnly, Generic[T]):
         """Lowers the run's time limit, counted from its first read; None changes nothing."""
         context = self._loop.context
         if seconds is not None and (context.total_s is None or seconds < context.total_s):
-            context.total_s = max(seconds, _LEAST_S)
+            context.total_s = max(seconds, _MIN_S)
 
     def send(self, message: str | Message) -> None:
         """Adds a user message before the next step, and makes sure that there is a next step.
@@ -247,7 +247,7 @@ class AgentRun(AsyncOnly, Generic[T]):
         if not isinstance(message, str | Message):
             raise InvalidRequest(f"a run is sent a str or a Message, got {message!r}")
         if self._loop.context.recorder is not None:
-            # A message has to be recorded before its sender goes on, and this method cannot wait for that.
+            # A message must be recorded before its sender continues, and this method cannot await that.
             raise InvalidRequest(
                 "this run records its steps, and a crash would lose a message by AgentRun.send(). Use `await "
                 "runs.send(run_id, message)` of llmstream.durable.Runs, or `await steps.send(message)` of "
@@ -291,7 +291,7 @@ class AgentRun(AsyncOnly, Generic[T]):
         return events
 
     async def _read(self) -> AsyncGenerator[Event]:
-        # A run that was left before it was read.
+        # A run closed before it was read.
         if self._over:
             return
         require_asyncio()
@@ -380,7 +380,7 @@ class AgentRun(AsyncOnly, Generic[T]):
 
     @property
     def warnings(self) -> list[Warning]:
-        """What the requests of all steps left out or changed, each once, in order."""
+        """Warnings about what was omitted or changed in the requests of all steps, each once, in order."""
         return list(self._loop.warnings)
 
     @property
@@ -471,7 +471,7 @@ def check_finished(run: AgentRun) -> None:
     raises: the run's own error; RunSuspended if it waits; LimitExceeded if a limit ended it, named in
             `reason`; ContentFiltered if the vendor's filter did; InvalidOutput if the answer is empty
     """
-    if run.error is not None:  # `errors="events"` does not raise it while the run is read
+    if run.error is not None:  # `errors="events"` does not raise it while reading
         raise run.error
     error = _suspended(run) or _over_limit(run)
     if error is None:

@@ -65,10 +65,10 @@ class Step:
 
 
 class Expense(NamedTuple):
-    """What one response has used.
+    """The usage of one response.
 
     model: "provider:model"
-    cost:  by the agent's `price` when it came; None if that knew none
+    cost:  by the agent's `price` on arrival; None if unknown
     """
 
     model: str
@@ -123,7 +123,7 @@ class RunState:
     def spend(self, model: str, usage: Usage, cost: float | None = None) -> None:
         """Adds the tokens of one response and their cost: per response, as long prompts may cost more.
 
-        cost: if it is known already
+        cost: if already known
         """
         self.usage_by_model[model] = self.usage_by_model.get(model, Usage()) + usage
         cost = self.priced(model, usage) if cost is None else cost
@@ -147,7 +147,7 @@ class Budget:
 
     def __init__(self, reason: str, name: str, reached: _Sync) -> None:
         self.reason = reason
-        # `run.stopped_by` shows the name of any condition, a function or one of these.
+        # `run.stopped_by` reports the name of any condition, whether a function or one of these.
         self.__name__ = self.__qualname__ = name
         self._reached = reached
 
@@ -288,10 +288,10 @@ class Misses:
                     ran.add(status.name)
         for name in ran:
             self._counts.pop(name, None)
-        # A model that makes up names and never calls a real tool is not reset by anything else.
+        # For a model that invents names and never calls a real tool, nothing else resets the count.
         if ran and _UNKNOWN not in missed:
             self._counts.pop(_UNKNOWN, None)
-        # A tool that was also called well in this step made progress.
+        # A tool with a valid call in this step made progress.
         for name in missed - ran:
             self._counts[name] = self._counts.get(name, 0) + 1
         return self._limit is not None and any(self._counts[n] >= self._limit for n in missed - ran)
@@ -305,7 +305,7 @@ def run_table(run: AgentRun[Any]) -> str:
 
     The sum of the tokens includes sub-agents. The times are those of the responses, without tools.
     """
-    # Loaded by those who have a notebook.
+    # Imported only for notebooks.
     from llmstream.display.table import CallCell, TableRow, html_table
 
     times = [step.timings.total_s for step in run.steps if step.timings.total_s is not None]

@@ -98,7 +98,7 @@ class RunContext:
 
     def begin(self) -> None:
         """Starts the clocks."""
-        # Two clocks: the state's may be replaced by a test, deadlines are in loop time.
+        # Two clocks: tests may replace the state's clock, and deadlines use loop time.
         self.state.started = self.config.clock()
         self.started = asyncio.get_running_loop().time()
 
@@ -134,12 +134,12 @@ class RunContext:
         self.inbox.append(feedback)
 
     def delivered(self) -> list[Message]:
-        """Takes the messages out of the inbox."""
+        """Removes and returns the messages in the inbox."""
         inbox, self.inbox = self.inbox, []
         return inbox
 
     def recorded_model(self) -> Callable[[CallingModel], CallingModel] | None:
-        """Makes the model of the current step one whose response is recorded."""
+        """Wraps the model of the current step so that its response is recorded."""
         recorder, number = self.recorder, self.state.step
         self._recorded = None
         if recorder is None:
@@ -153,18 +153,18 @@ class RunContext:
 
     @property
     def recorded_cost(self) -> float | None:
-        """What the response of the current step has cost, as it is recorded; None if it is not."""
+        """The recorded cost of the current step's response; None if it is not recorded."""
         return None if self._recorded is None else self._recorded.cost
 
     async def receive(self) -> None:
-        """Puts messages that were sent to a durable run into the inbox."""
+        """Adds messages sent to a durable run to the inbox."""
         if self.recorder is not None:
             self.inbox += await self.recorder.inbox(self.state.step)
 
     async def last_call(self) -> bool:
-        """Whether the run may end: messages sent to a durable run from now on are refused.
+        """Whether the run may end: later messages to a durable run are rejected.
 
-        If some came first, they are in the inbox, and the run can still answer them.
+        If some arrived first, they are in the inbox, and the run can still answer them.
         """
         found = [] if self.recorder is None else await self.recorder.last_messages(self.state.step)
         self.inbox += found
@@ -257,7 +257,7 @@ class RunStep:
             await self.calls.aclose()
 
     def release(self) -> None:
-        """Lets go of what only running calls need, when all have ended or wait."""
+        """Releases references that only running calls need, once all have ended or wait."""
         if self.calls is not None:
             self.calls.release()
 
@@ -268,18 +268,18 @@ class RunStep:
         statuses: tuple[ToolCallStatus, ...] = ()
         if calls is not None:
             state.conversation[-1] = shown_as_run(state.conversation[-1], calls)
-            # The first reason stays: what came after it is a consequence.
+            # The first reason applies: later ones are consequences of it.
             context.stopped_by = context.stopped_by or calls.stop
             statuses = in_call_order(calls, state.conversation[-1])
             for status in statuses:
                 if status.value is not None:
-                    # By the id in the events: some vendors restart ids in each response.
+                    # Keyed by the id in the events: some vendors restart ids in each response.
                     context.values[context.ids.shown(status.tool_call_id, self.number)] = status.value
-            # The step is not counted: it continues when the run is resumed.
+            # Not counted as a completed step: it continues when the run is resumed.
             if calls.waiting or calls.inner:
                 return self._suspension(calls)
             context.settled.settle(state.conversation, self.results())
-        # After the vendor's filter a further request would be filtered again.
+        # After a content filter, another request would be filtered again.
         self.worked = bool(statuses) and reason != "content-filter"
         state.tool_calls += len(statuses)
         state.steps.append(
@@ -294,10 +294,10 @@ class RunStep:
         return Suspension.sealed(
             state.conversation,
             calls.waiting.values(),
-            # Results of calls that ended win over those from before the suspension.
+            # Results of ended calls override those from before the suspension.
             {**self.earlier, **calls.results}.values(),
             inner=calls.inner,
-            # They travel with the suspension; left in the inbox, they would be in this run's history.
+            # They are part of the suspension; left in the inbox, they would be added to this run's history.
             inbox=context.delivered(),
             agent=config.name,
             step=state.step,
@@ -324,7 +324,7 @@ class StaticStep(RunStep):
         for event in self._given.events():
             yield event
         yield StepFinish(self.number, "stop")
-        # Agents of a chat are told apart by the sender.
+        # The sender distinguishes the agents of a chat.
         self.message = msgspec.structs.replace(message, sender=message.sender or self._context.config.name)
         self._context.state.conversation.append(self.message)
 
@@ -366,17 +366,18 @@ class ModelStep(RunStep):
             async with aclosing(response.events()) as events:
                 async for event in events:
                     if eager and isinstance(event, ToolCallEvent):
-                        # Its tool has declared that starting before the response is complete does no harm.
+                        # Its tool declares that it is safe to start before the response is complete.
                         calls.start_eager(event)
                     elif isinstance(event, RetryNotice):  # the stream does not know the step number
-                        # Eager calls of the response that broke off must not answer calls of the next one.
+                        # Results of eager calls of an interrupted response must not answer calls of the next
+                        # one.
                         event = msgspec.structs.replace(event, discard_step=self.number)
                         await calls.superseded()
                     yield event
                     if isinstance(event, StreamStart):
                         yield StepStart(self.number, event.warnings)
         finally:
-            # Also if the reader leaves: the history has to contain what was shown.
+            # Also if the reader closes the run: the history must contain what was shown.
             self._take()
         failure = response.stream.error or no_content_error(response, self.message)
         if failure is not None:
@@ -384,7 +385,7 @@ class ModelStep(RunStep):
                 yield note
             raise failure
         yield StepFinish(self.number, self.finish.finish_reason, self.finish.usage, response.timings)
-        # After `StepFinish`: the hook sees a response that is complete for all readers.
+        # After `StepFinish`: the hook gets a response that is complete for all readers.
         await self._review()
         # On disk before its calls run.
         await self._context.note()
@@ -396,7 +397,7 @@ class ModelStep(RunStep):
         """Runs the calls of the response, if there are any."""
         calls = self.calls
         wanted = self._context.settled.open_calls(self._context.state.conversation)
-        # All calls get a result all the same: vendors refuse a history without.
+        # All calls still get a result: vendors reject a history with unanswered calls.
         refusal = self._refusal()
         if refusal is not None:
             for call in wanted:
@@ -416,12 +417,12 @@ class ModelStep(RunStep):
         self._taken = True
         self.finish = response.finish
         self.model, self.usage, self.timings = response.model_name, response.usage, response.timings
-        # Also of a response that failed: it was paid for.
+        # Also for a failed response: it is billed.
         recorded = self._context.recorded_cost
         self.cost = state.priced(self.model, self.usage) if recorded is None else recorded
         state.spend(self.model, self.usage, self.cost)
         self.message = response.stream.message
-        # None of a response that is empty.
+        # An empty response adds no message.
         for added in response.added():
             self.message = msgspec.structs.replace(added, sender=added.sender or self._context.config.name)
             state.conversation.append(self.message)
@@ -446,7 +447,7 @@ class ModelStep(RunStep):
 
     def _refusal(self) -> str | None:
         """The error that the model gets for every call of this response; None if they may run."""
-        # What the filter cut may be arguments that look complete.
+        # Arguments cut by the filter may look complete.
         if self.finish.finish_reason == "content-filter":
             return "The call was not run: the answer was cut by the vendor's filter."
         if self._context.stopped_by is not None:
@@ -466,10 +467,10 @@ def _within(context: RunContext, plan: StepPlan) -> StepPlan:
         plan = replace(plan, options={**plan.options, "observe": observe})
     if context.total_s is None:
         return plan
-    # The nearest wins: the step's, the agent's, the model's.
+    # In order of precedence: the step's, the agent's, the model's.
     given = plan.options.get("deadlines") or config.options.get("deadlines")
     deadlines = given or plan.model_over(config.model).deadlines
-    # One clock for the run: a step may not begin an hour of its own.
+    # One clock for the run: a step must not restart the total deadline.
     if deadlines.total_s == context.total_s:
         return plan
     capped = msgspec.structs.replace(deadlines, total_s=context.total_s)
@@ -504,7 +505,7 @@ class ResumedStep(RunStep):
                 continue, or edited arguments do not fit
         """
         context, found = self._context, self._found
-        # For its tools: this step sends no request.
+        # Only its tools are used: this step sends no request.
         plan = await prepared(context.config.prepare_step, context.state)
         tools = ToolSet.of(plan.options_over(context.config.options).get("tools") or ()).current()
         found.check_edits(tools)
@@ -517,7 +518,7 @@ class ResumedStep(RunStep):
         context.inbox = found.suspension.unseen + context.inbox
         calls = self.calls = context.calls(tools, found.decided)
         await context.note()
-        # A resumed run has lines of its own, which have to be complete without those before.
+        # A resumed run has its own journal lines, which must be complete without earlier ones.
         for result in found.suspension.results:
             await context.journal.result(self.number, None, result)
         for status in found.answered:

@@ -23,12 +23,12 @@ from llmstream.usage import Usage
 
 __all__ = ["Suspension", "digest_of"]
 
-# Read by no other version: the seal is a digest over all fields.
+# Must equal the stored version: the seal is a digest over all fields.
 VERSION = 1
 
 
 class SuspensionTaken(InvalidRequest, FileNotFoundError):
-    """Another process has taken the suspension, or it never existed."""
+    """Another process took the suspension, or it never existed."""
 
 
 class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -83,7 +83,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         raises: InvalidRequest if JSON cannot represent a message
         """
-        # Part of every digest, so that a decision for one suspension means nothing for another.
+        # Part of every digest, so that a decision for one suspension is invalid for another.
         name = secrets.token_hex(16)
         own = tuple(pending)
         waiting = (*own, *[shown for _, _, shown in _flattened(inner, own)])
@@ -91,7 +91,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             id=name,
             agent=agent,
             conversation=dump_messages(messages).decode(),
-            # One digest a call, so that a page can hand back a decision about it alone.
+            # One digest per call, so that a web page can return a decision about that call alone.
             pending=tuple([msgspec.structs.replace(p, digest=_call_digest(p, name, key)) for p in waiting]),
             results=tuple(results),
             inner=dict(inner),
@@ -100,7 +100,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             usage_by_model=dict(usage_by_model),
             cost_estimate=cost_estimate,
             signed=key is not None,
-            # Unix time: another process, or another machine, looks at it.
+            # Unix time, because another process or machine compares it.
             expires_at_s=None if ttl_s is None else time.time() + ttl_s,
         )
         return msgspec.structs.replace(unsealed, seal=unsealed._seal(key))
@@ -119,7 +119,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         count = sum(len(inner.pending) for inner in self.inner.values())
         own, shown = self.pending[: len(self.pending) - count], self.pending[len(self.pending) - count :]
         within = [made for _, _, made in _flattened(self.inner, own)]
-        # A person decides about what is shown; what would run is in the inner suspensions.
+        # A person decides about the calls shown; the calls that would run are in the inner suspensions.
         if within != [msgspec.structs.replace(p, digest="") for p in shown]:
             raise InvalidRequest("the suspension was altered: the calls of its sub-agents do not match")
         return own
@@ -139,7 +139,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return load_messages(self.inbox) if self.inbox else []
 
     def check(self, key: bytes | None, *, expires: bool = True) -> None:
-        """Verifies digests, signature and, where it `expires`, its time.
+        """Verifies digests, signature and, if `expires`, the expiry time.
 
         raises: InvalidRequest if it was altered, has expired, or was not signed with this key
         """
@@ -177,7 +177,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 raise DecodeError(
                     f"the suspension has version {found.version}; this llmstream reads version {VERSION}"
                 )
-            # The seal covers only decoded fields, so anything that decoding ignores is compared here.
+            # The seal covers only decoded fields, so compare here for anything that decoding ignores.
             if msgspec.json.decode(data) != msgspec.json.decode(found.to_json()):
                 raise DecodeError(
                     "the suspension is incomplete or was altered after it was saved: fields are missing, "
@@ -233,7 +233,7 @@ def _flattened(
 
     own: the calls of the parent run, whose ids do not change
     """
-    # Own ids first: those of calls in the history cannot change.
+    # The run's own ids first: ids of calls in the history cannot change.
     used = {pending.call_id for pending in own}
     copies: dict[str, int] = {}
     for call_id, suspension in inner.items():
@@ -278,7 +278,7 @@ def digest_of(key: bytes | None, *fields: str | bytes) -> str:
 
     Only the HMAC proves that the fields were written by a holder of the key.
     """
-    # As one JSON value: joined texts could be divided otherwise and have the same digest.
+    # As one JSON value: concatenated texts could be split differently with the same digest.
     data = _encode([f if isinstance(f, str) else hashlib.sha256(f).hexdigest() for f in fields])
     if key is None:
         return hashlib.sha256(data).hexdigest()

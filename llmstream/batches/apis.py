@@ -42,7 +42,8 @@ _encode: Final = msgspec.json.Encoder().encode
 class NewJob:
     """A job as it is submitted.
 
-    name:     unique; by it a job is found again
+    name:     unique; identifies the job after a crash
+
     endpoint: path of the requests, as the dialect has it
     headers:  that each request alone would have
     at:       Unix time in seconds before which it was certainly not created
@@ -67,8 +68,8 @@ class JobState:
     downloads: requests for its results, JSON lines each
     inline:    the results themselves, where the vendor has them in its answer
     problem:   why all of it failed; "" if it did not
-    full:      it failed because too much is queued already: later it may be taken
-    missing:   it is over and has answers, but does not name their file yet
+    full:      it failed because too much is queued already: it may be accepted later
+    missing:   it has ended and has answers, but does not name their file yet
     """
 
     over: bool
@@ -279,7 +280,7 @@ class OpenAIBatches(_FilesApi):
             for one in listed:
                 if _dict(one.get("metadata")).get("llmstream") == job.name:
                     return [_id(one)]
-            # The list has the newest first; a job of ours cannot be older than its submission.
+            # The list has the newest first; our job cannot be older than its submission.
             old = bool(listed) and _count(listed[-1].get("created_at")) < job.at - _CLOCK_SKEW_S
             before, after = after, f"&after={_segment(_id(listed[-1]))}" if listed else ""
             if not found.get("has_more") or after in ("", before) or old:
@@ -464,7 +465,7 @@ _read_google: Final = msgspec.json.Decoder(_GoogleLine).decode
 class GoogleBatches(BatchApi):
     """Batches of the Gemini API: requests go along up to 20 MB, else in a file."""
 
-    # Below the 20 MB of a request, with room for what is around the requests.
+    # Below the 20 MB of a request, with room for the data around the requests.
     _inline_bytes: ClassVar[int] = 18 * 1024 * 1024
 
     def line(self, custom_id: str, body: msgspec.Raw, endpoint: str) -> bytes:

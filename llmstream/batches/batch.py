@@ -1,4 +1,4 @@
-"""`submit()` and `Batch`: rows go to a vendor's batch API, and their results come back, paid once.
+"""`submit()` and `Batch`: submits rows to a vendor's batch API and returns their results, paid once.
 
 batch = await model.submit(rows, keep="job.json")
 await batch.wait()
@@ -63,7 +63,7 @@ _WITHOUT_PAUSE: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchProgress:
-    """The state of a batch as far as it is known.
+    """The known state of a batch.
 
     rows:     all of them
     requests: different ones among them; rows with the same prompt share one
@@ -99,8 +99,8 @@ async def submit(
 ) -> Batch[Any, Any]:
     """Submits rows to the vendor's batch API, at half the price; answers come within a day.
 
-    The same call goes on with the batch of an earlier process, however that ended: jobs that it submitted are
-    found by their names and not paid again. Rows that are new since are submitted.
+    The same call continues the batch of an earlier process, however that ended: submitted jobs are found by
+    name and not paid again. Rows that are new since are submitted.
 
     model:         a `Model`, or "provider:model", of openai, anthropic, google or mistral
     rows:          as of `llmstream.map`; all are held in memory
@@ -141,7 +141,7 @@ async def submit(
         options=given,
         prompt_of=prompt_of,
         finish_online=finish_online,
-        # What the first round leaves is asked at once instead.
+        # Rows left by the first round are requested directly instead.
         rounds=1 if finish_online else rounds,
         price=price or list_prices(),
     )
@@ -198,12 +198,12 @@ class Batch(Generic[Item, T]):
         self.close()
 
     def close(self) -> None:
-        """Lets another process go on with the batch. The vendor goes on by itself. Idempotent."""
+        """Lets another process continue the batch. The vendor continues independently. Idempotent."""
         self._record.close()
 
     @property
     def progress(self) -> BatchProgress:
-        """The counts as they are now."""
+        """The current counts."""
         parts = self._record.parts
         return BatchProgress(
             rows=len(self._rows),
@@ -228,15 +228,15 @@ class Batch(Generic[Item, T]):
         observe: called after each of them
         raises:  the vendor's error; TransportError if it cannot be reached for ten minutes
         """
-        since: float | None = None  # when the vendor ceased to be heard
+        since: float | None = None  # when the vendor first stopped responding
         while True:
             try:
-                over = await self._looked_after(poll_s)
+                over = await self._check_status(poll_s)
                 since = None
             except LLMStreamError as error:
                 now, over = time.monotonic(), False
                 since = now if since is None else since
-                # The jobs go on without us, so a broken network is no reason to leave.
+                # The jobs continue without us, so a network failure is no reason to stop.
                 if not error.retryable or now - since > _PATIENCE_S:
                     raise
             if observe is not None:
@@ -247,8 +247,8 @@ class Batch(Generic[Item, T]):
             if since is not None or self._open:
                 await asyncio.sleep(poll_s)
 
-    async def _looked_after(self, poll_s: float) -> bool:
-        """Stores what is over, and submits what needs another round; returns whether all is done."""
+    async def _check_status(self, poll_s: float) -> bool:
+        """Stores finished jobs, and submits rows that need another round; returns whether all is done."""
         for part in self._open:
             await self._look_after(part)
         if self._open:
@@ -263,7 +263,7 @@ class Batch(Generic[Item, T]):
     async def results(self, *, poll_s: float = _POLL_S) -> AsyncGenerator[MapResult[Item, T]]:
         """Yields the result of each row once, in no order; waits first if the batch is not over.
 
-        Rows that failed have their `error`. With `finish_online` those without an answer are asked now.
+        Rows that failed have their `error`. With `finish_online` those without an answer are requested now.
         """
         await self.wait(poll_s=poll_s)
         given: set[str] = set()
@@ -287,12 +287,12 @@ class Batch(Generic[Item, T]):
                     yield done
         for index, error in self._rows.failed:
             yield replace(self._failure(error), item=self._rows.items[index], index=index, attempts=0)
-        async with aclosing(self._asked_online(online)) as answers:
+        async with aclosing(self._requested_online(online)) as answers:
             async for done in answers:
                 yield done
 
     async def cancel(self) -> None:
-        """Ends the jobs at the vendor; what it has answered stays, and `wait` stores it.
+        """Cancels the jobs at the vendor; existing answers stay, and `wait` stores them.
 
         raises: the vendor's error
         """
@@ -301,7 +301,7 @@ class Batch(Generic[Item, T]):
             if part.state == "submitted":
                 await self._vendor.run(self._api.cancel(part.job))
 
-    # The beginning: what an earlier process did, and what is new.
+    # The start: the work of an earlier process, and new rows.
 
     async def _begin(self) -> None:
         for part in self._record.parts:
@@ -396,7 +396,7 @@ class Batch(Generic[Item, T]):
         except UnknownJob as unknown:
             raise unknown.error from None  # it may exist: the record keeps it, and the next call finds it
         except LLMStreamError:
-            # The vendor has refused it for certain, so that no process has to look for it.
+            # The vendor has definitely refused it, so no process needs to look for it.
             self._record.parts.remove(part)
             self._record.write()
             raise
@@ -437,7 +437,8 @@ class Batch(Generic[Item, T]):
         if state.missing:
             raise _no_results(part)
         alone = len(self._open) == 1
-        # A full queue is no fault of the rows, and uses up no round; alone in the queue, they will never fit.
+        # A full queue is not caused by the rows, and does not use up a round; if the queue is otherwise
+        # empty, they will never fit.
         part.problem, part.counts = state.problem, alone or not state.full
         await self._store(part, state)
 
@@ -476,20 +477,20 @@ class Batch(Generic[Item, T]):
             os.unlink(path)
 
     async def _store(self, part: Part, state: JobState) -> None:
-        """Writes the results of a part beside the record: vendors delete them after a while."""
+        """Writes the results of a part next to the record: vendors delete them after a while."""
         path = self._record.results_path(part)
         await self._vendor.download(path + ".tmp", state)
         if state.finished and not state.problem and not self._has_outcome(part, path + ".tmp"):
             os.unlink(path + ".tmp")
             raise _no_results(part)
-        # Before the record says so: a record never names results that are not complete.
+        # Before the record is updated: a record never names results that are not complete.
         os.replace(path + ".tmp", path)
         part.state, part.finished = "collected", part.size
         self._record.write()
         await self._count(part)
 
     async def _count(self, part: Part) -> None:
-        """Counts what the results of a part say about its requests."""
+        """Counts the outcomes in the results of a part."""
         if part.counts:
             self._tries.update(ids_of(part))
         failed: dict[str, tuple[Outcome, MapResult[Any, Any]]] = {}
@@ -510,7 +511,7 @@ class Batch(Generic[Item, T]):
                 continue
             self._errors[request] = result.error
             self._spend(request, result)
-            # A complete answer that does not fit the output type may fit when it is asked again.
+            # A complete answer that does not fit the output type may fit on a retry.
             if not (result.error.retryable or outcome.status == 200):
                 self._fatal.add(request)
         if part.problem:
@@ -562,8 +563,8 @@ class Batch(Generic[Item, T]):
         name = f"{self._model.provider.name}:{self._model.name}"
         return MapResult(item=None, index=0, error=error, model=name)
 
-    async def _asked_online(self, requests: list[str]) -> AsyncGenerator[MapResult[Any, Any]]:
-        """Asks for requests one by one; their answers are stored beside the record too."""
+    async def _requested_online(self, requests: list[str]) -> AsyncGenerator[MapResult[Any, Any]]:
+        """Sends requests one by one; their answers are also stored next to the record."""
         if not requests:
             return
         run = make(

@@ -1,7 +1,7 @@
 """`llmstream map --batch`: the rows of a map by a batch API, into the same file.
 
-What the file has is not submitted. The record of the batch is beside it, `answers.jsonl.batch`, until each
-row has its line; the same command goes on with it, by a batch or, without `--batch`, one request a row.
+Rows in the file are not submitted. The record of the batch is next to it, `answers.jsonl.batch`, until each
+row has its line; the same command continues it, by a batch or, without `--batch`, one request a row.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class BatchMap:
 
     @property
     def progress(self) -> MapProgress:
-        """The counts as they are now; a copy."""
+        """A copy of the current counts."""
         batch = None if self._batch is None else self._batch.progress
         waiting = 0 if batch is None else max(0, batch.requests - batch.finished - batch.failed)
         return replace(self._progress, failed=self._progress.failed.copy(), under_way=waiting)
@@ -139,7 +139,7 @@ class BatchMap:
         return rows, places, keys
 
     async def _answered(self, rows: list[Any]) -> bool:
-        """Submits the rows, or finds what was submitted, and waits; False if it was stopped."""
+        """Submits the rows, or finds submitted jobs, and waits; False if it was stopped."""
         self._waiting = asyncio.create_task(self._wait(rows, _is_there(self._plan.record)))
         try:
             await self._waiting
@@ -165,10 +165,10 @@ class BatchMap:
         await batch.wait(poll_s=plan.poll_s)
 
     def _forget(self) -> None:
-        """Removes the record and what is beside it: each row has its line."""
+        """Removes the record and its related files: each row has its line."""
         if self._batch is not None:
             self._batch.close()
-        # Also results, temporary files and the lock, which stand beside it.
+        # Also results, temporary files and the lock, which are next to it.
         for path in (self._plan.record, *glob.glob(glob.escape(self._plan.record) + ".*")):
             with suppress(OSError):
                 os.unlink(path)

@@ -1,7 +1,7 @@
-"""The file of a batch: what was submitted, under which name, and what has come back.
+"""The file of a batch: its submitted jobs, their names, and their results.
 
-It is written before and after each submission, so that a process that goes on after a crash knows which
-jobs to look for at the vendor. Results are beside it, a file a job: `job.json.0.results`.
+It is written before and after each submission, so that a process that continues after a crash knows which
+jobs to look for at the vendor. Results are next to it, one file per job: `job.json.0.results`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Record:
         return self._file.parts
 
     def _read(self, model: str, asked: dict[str, Any]) -> _File:
-        asked = msgspec.json.decode(msgspec.json.encode(asked))  # as it comes back from the file
+        asked = msgspec.json.decode(msgspec.json.encode(asked))  # as decoded from the file
         try:
             with open(self.path, "rb") as file:
                 found = msgspec.json.decode(file.read(), type=prepared(_File))
@@ -107,7 +107,7 @@ class Record:
             raise InvalidRequest(
                 f"{self.path} is not a record that this llmstream knows. Choose another file."
             )
-        # Its answers would be taken for those to other requests.
+        # Its answers would be mistaken for those to other requests.
         if (found.model, found.asked) != (model, asked):
             raise InvalidRequest(
                 f"{self.path} is the record of a batch of another model, or with other options. Choose "
@@ -149,7 +149,7 @@ def _locked(path: str) -> int:
     """raises: InvalidRequest"""
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
     try:
-        # A file of its own: the record itself is replaced by each write.
+        # A separate file, because each write replaces the record.
         file = os.open(path + ".lock", flags, 0o600)
     except OSError as error:
         raise InvalidRequest(f"cannot write {path}: {error.strerror or error}. Check the path.") from None

@@ -1,4 +1,4 @@
-"""Requests to a vendor's batch API: what is repeated, and what is looked for before it is made again."""
+"""Requests to a vendor's batch API: which are retried, and which are checked before a retry."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["GRACE_S", "UnknownJob", "Vendor"]
 
 T = TypeVar("T")
 
-# Of Anthropic, which has not looked at the request then. Not 503: a proxy sends that, too, for a server that
-# it lost in the middle.
+# Anthropic has not processed the request then. Not 503, which proxies also send if they lost the server in
+# the middle.
 _OVERLOADED: Final = 529
 
 # Of the end of a file of results: most of its lines are shorter.
@@ -129,7 +129,7 @@ class Vendor:
             os.fsync(file.fileno())
 
     async def _download_one(self, http: HttpRequest, file: BinaryIO) -> None:
-        """raises: the vendor's error; what came of a download that broke off is cut off again"""
+        """raises: the vendor's error; the partial data of an interrupted download is truncated again"""
         began, attempt = file.tell(), 0
         while True:
             attempt += 1
@@ -155,7 +155,7 @@ def _new(path: str) -> BinaryIO:
 
 
 def _is_cut(file: BinaryIO, began: int) -> bool:
-    """Whether what was written since then ends in the middle of a line; leaves the file at its end."""
+    """Whether the data written since then ends in the middle of a line; leaves the file at its end."""
     end, size, last = file.seek(0, os.SEEK_END), _LOOK_BACK, b""
     while b"\n" not in last.strip() and len(last) < end - began:
         file.seek(max(began, end - size))

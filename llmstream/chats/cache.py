@@ -22,7 +22,7 @@ __all__ = ["ChatCache"]
 
 
 class ChatCache:
-    """Chats by id in a folder of one's own (mode 0700, made at the first write; files 0600).
+    """Chats by id in a private folder (mode 0700, made at the first write; files 0600).
 
     folder:    where the files are
     max_age_s: an entry this old is gone; None keeps every one
@@ -54,7 +54,7 @@ class ChatCache:
         return Chat.load(path)
 
     def write(self, id: str, chat: Chat) -> None:
-        """Store a chat under an id, in place of what was there; its age starts again at 0.
+        """Store a chat under an id, replacing an earlier one; its age starts again at 0.
 
         raises: InvalidRequest for an id that cannot be one or a chat that JSON cannot hold,
                 OSError where the folder cannot be written

@@ -73,7 +73,7 @@ class Look(NamedTuple):
     length:  how many messages there are
     version: grows with every change; what `changed_since` takes
     epoch:   grows with every swap
-    message: the one asked for, or None where there is none
+    message: the requested one, or None if there is none
     """
 
     length: int
@@ -133,7 +133,7 @@ class History:
         with self._lock:
             if self._version != version:
                 return
-            # Under the lock: a change between the look at the version and the wait would not wake it.
+            # Under the lock: a change between the check of the version and the wait would not wake it.
             waiter = asyncio.get_running_loop().create_future()
             self._parked.add(waiter)
         try:
@@ -168,7 +168,7 @@ def _wake(waiters: set[asyncio.Future[None]]) -> None:
         if loop is here:
             _release(waiter)
             continue
-        with suppress(RuntimeError):  # raised where that loop is closed, and its tasks gone with it
+        with suppress(RuntimeError):  # raised if that loop is closed, and its tasks with it
             loop.call_soon_threadsafe(_release, waiter)
 
 
@@ -182,7 +182,7 @@ def _release(waiter: asyncio.Future[None]) -> None:
 
 
 class Reset(msgspec.Struct, frozen=True):
-    """The history was replaced: forget what came before, everything follows from the start.
+    """The history was replaced: discard earlier messages, all follow again from the start.
 
     epoch: how many times the chat has been replaced; replacements in quick succession give one Reset
     """
@@ -191,10 +191,10 @@ class Reset(msgspec.Struct, frozen=True):
 
 
 class Follower(AsyncIterator[Message | Reset]):
-    """Yields what is there from a cursor on, then what is appended, without end.
+    """Yields the existing messages from a cursor on, then appended ones, without end.
 
     It holds nothing between two messages, so leaving the loop needs no closing; and a step that
-    is cancelled (by a timeout around `anext`, say) loses no message: the next step goes on.
+    is cancelled (by a timeout around `anext`, say) loses no message: the next step continues.
     A cursor past the end waits until a message stands there.
     """
 
@@ -276,7 +276,7 @@ class Chat:
         return copy_messages(self._history.snapshot())
 
     def __iter__(self) -> Iterator[Message]:
-        """Over the messages of this moment; what is appended meanwhile is not seen."""
+        """Iterates over the current messages; messages appended meanwhile are not included."""
         return map(copy_message, self._history.snapshot())
 
     def each(self, fn: Callable[[int, Message], bool]) -> None:
@@ -318,12 +318,12 @@ class Chat:
             return look.length
         try:
             async with asyncio.timeout(timeout_s):
-                # A replacement wakes too, and may leave fewer messages.
+                # A replacement also wakes it, and may result in fewer messages.
                 while look.length <= n:
                     await self._history.changed_since(look.version)
                     look = self._history.look()
         except TimeoutError:
-            look = self._history.look()  # what came in the same moment as the deadline counts
+            look = self._history.look()  # messages that arrived together with the deadline count
             if look.length <= n:
                 raise TimeoutError(
                     f"the chat has {look.length} messages, not more than {n}, after {timeout_s:g} s"
@@ -340,7 +340,7 @@ class Chat:
         return Follower(self._history, cursor)
 
     def fork(self) -> Chat:
-        """A chat of its own with the same messages so far."""
+        """A separate chat with the same messages so far."""
         forked = Chat()
         # Never altered, so safe to share.
         forked._history.extend(self._history.snapshot())
@@ -349,7 +349,8 @@ class Chat:
     def turn(self, model: str, asked: Mapping[str, object] = {}) -> ChatTurn:
         """What receives a turn of a stream or a run with `chat=`; theirs to call.
 
-        model: "provider:model" that is asked
+        model: the requested "provider:model"
+
         asked: the settings that were chosen, such as `temperature`, in the form of JSON
         """
         return PlainTurn(self.append)

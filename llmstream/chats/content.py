@@ -160,7 +160,7 @@ class Reasoning(BasePart, frozen=True, tag="reasoning"):
 
 
 class ToolCall(BasePart, frozen=True, tag="tool_call"):
-    """The assistant asks for a tool. `arguments` is raw JSON text."""
+    """The assistant calls a tool. `arguments` is raw JSON text."""
 
     id: str
     name: str
@@ -344,7 +344,7 @@ def read_data_url(url: str, where: str) -> tuple[str, bytes]:
     """Media type and bytes of a data URL.
 
     where:  the place of the file, for the error
-    raises: InvalidRequest where it holds no base64
+    raises: InvalidRequest if it is not base64
     """
     head, _, data = url[5:].partition(",")
     return head.partition(";")[0], read_base64(data, where)

@@ -1,4 +1,4 @@
-"""What of a message may be shared and what is copied: the one rule, for one message and for many.
+"""Which parts of a message may be shared and which are copied: the same rule for one message and for many.
 
 A part is frozen; it is shared where all that it holds is unchanging. Metadata and whatever else
 can change is copied. Inside the library messages are passed on as they are and never changed in
@@ -49,7 +49,7 @@ def copy_messages(messages: Iterable[Message]) -> list[Message]:
 
 
 class LateCopies(Sequence[Message]):
-    """Copies of messages as they are now, made when somebody looks at one: most tools never do."""
+    """Copies of the current messages, made on first access: most tools never access them."""
 
     def __init__(self, messages: Iterable[Message]) -> None:
         self._given = tuple(messages)
@@ -150,9 +150,9 @@ def _deep(value: T) -> T:
 
 
 def _copy_metadata(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Every answer carries a few texts that say whose it is: for those a deep copy would be slow."""
+    """Every answer has a few texts about its origin, for which a deep copy would be slow."""
     if metadata is None or type(metadata) is not dict:
-        # A subclass of dict may have state of its own.
+        # A subclass of dict may have additional state.
         return _deep(metadata)
     return {
         name: value.copy()
@@ -180,7 +180,7 @@ def _is_unchanging(value: object) -> bool:
 
 def _have_unchanging_parts(messages: list[Message]) -> bool:
     """Whether no part of any message can change: by sets of types, without a loop in Python."""
-    # Subclasses may have fields of their own, so each is copied by its own rule.
+    # Subclasses may have additional fields, so each is copied by its own rule.
     if set(map(type, messages)) - {Message}:
         return False
     if set(map(type, map(_parts, messages))) - {tuple}:

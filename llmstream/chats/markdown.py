@@ -30,7 +30,7 @@ __all__ = ["code_span", "folded_line", "parts_markdown", "plain_text", "safe_mar
 # Of a call or result, which is one line in a notebook.
 _CODE_CHARS: Final = 200
 # A larger image is only named: a notebook stores its outputs, and growing ones are sent many times.
-_MOST_IMAGE_BYTES: Final = 512 * 1024
+_MAX_IMAGE_BYTES: Final = 512 * 1024
 # SVG is not among them: it may hold scripts.
 _IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 # What RFC 3986 allows in an address, without the parentheses, which end a link in Markdown.
@@ -70,7 +70,7 @@ def _block(part: Part, names: Mapping[str, str]) -> str:
     match part:
         case ToolCall():
             return code_span(folded_line(f"{part.name}({part.arguments})", _CODE_CHARS))
-        # Results by some vendors' form have the id of the call alone.
+        # In some vendors' form, results have only the id of the call.
         case ToolResult():
             name = code_span(part.name or names.get(part.tool_call_id) or part.tool_call_id or "tool")
             content = code_span(folded_line(part.content, _CODE_CHARS)) if part.content.strip() else ""
@@ -86,7 +86,7 @@ def _file(file: Image | Audio | Document | File) -> str:
     """A small image itself; of other files the kind, and the size or the address."""
     kind = plain_text(file.media_type or type(file).__name__.lower())
     if file.data:
-        if file.media_type in _IMAGES and len(file.data) <= _MOST_IMAGE_BYTES:
+        if file.media_type in _IMAGES and len(file.data) <= _MAX_IMAGE_BYTES:
             return f"![{kind}]({data_url(file.data, file.media_type)})"
         return f"*{kind}, {counted(len(file.data), 'byte')}*"
     # A query or user may be a credential, which a saved notebook should not hold.

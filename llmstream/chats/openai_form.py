@@ -79,12 +79,12 @@ def _message(given: Mapping[str, Any], where: str, names: dict[str, str]) -> Mes
     if "content" not in given and not given.get("tool_calls"):
         raise InvalidRequest(f'{where} has no "content"')
     parts: list[Part] = []
-    # Before the text, as it came.
+    # Before the text, as received.
     if role == Role.ASSISTANT:
         parts += _reasoning(given)
     parts += _content(given.get("content"), where)
     if role == Role.ASSISTANT:
-        # What a reader is shown in place of an answer.
+        # Shown to a reader instead of an answer.
         if isinstance(given.get("refusal"), str) and given["refusal"]:
             parts.append(Text(given["refusal"]))
         parts += [_call(call, f"{where}, call {i}", names) for i, call in enumerate(_calls(given, where))]

@@ -39,7 +39,7 @@ def transcript(messages: Iterable[Message]) -> str:
         for kind, run in groupby(message.parts, key=_shown_kind):
             if kind is ToolResult:
                 lines = "".join(_result_line(part, names) for part in run if isinstance(part, ToolResult))
-                # Tools that ran one after the other stand in one quotation.
+                # Tools that ran consecutively share one quotation.
                 if tools_ran:
                     lines = paragraphs.pop() + lines
                 paragraphs.append(lines)

@@ -94,7 +94,7 @@ def from_ui(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
 def _message_metadata(given: Mapping[str, Any]) -> dict[str, Any] | None:
     metadata = given.get("metadata")
     found = {**metadata} if isinstance(metadata, Mapping) else {}
-    found.pop(_OURS, None)  # ours alone: a page must not write it
+    found.pop(_OURS, None)  # only ours: a page must not write it
     if isinstance(given.get("id"), str) and given["id"]:
         found[_ID] = given["id"]
     carried = _others(given, {"id", "role", "parts", "metadata"})
@@ -215,7 +215,7 @@ def _part(part: Any, where: str, *, generated: bool) -> Part | None:
 def _file(part: Mapping[str, Any], where: str, metadata: Metadata | None, *, generated: bool) -> Part:
     media_type, url, data = str(part.get("mediaType") or ""), part["url"], b""
     if url.startswith("data:"):
-        # The page's own statement wins over that in the data URL.
+        # The page's own media type takes precedence over that in the data URL.
         found, data = read_data_url(url, where)
         media_type, url = media_type or found, ""
     if generated:
@@ -286,7 +286,7 @@ def to_ui(
 
 def _continues(message: Message, last: Mapping[str, Any], turn: str) -> bool:
     """Whether a message is a further response of the turn before it, which has this id."""
-    # Without an id of its own it belongs to the message before it.
+    # Without an id it belongs to the previous message.
     own_id = (message.metadata or {}).get(_ID, turn)
     assistant = Role.ASSISTANT.value
     return message.role == assistant and last["role"] == assistant and own_id == turn
@@ -368,13 +368,13 @@ def _add_result(result: ToolResult, open_calls: dict[str, dict[str, Any]]) -> No
 
 def output_value(result: ToolResult) -> Any:
     """The value of a result: JSON if its content is JSON, text else; of a failure always text."""
-    # The vendor wants back exactly what it sent.
+    # The vendor requires exactly the data that it sent.
     if result.provider_executed and result.result is not None:
         return result.result
     return result.content if result.is_error else json_value(result.content)
 
 
-# Metadata: a vendor's stays as it is; what we carry has a key of its own.
+# Metadata: a vendor's is unchanged; our own data has a separate key.
 
 
 def _others(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
@@ -410,7 +410,7 @@ def _with(name: str, value: Any) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """A value as the model reads it: text as it is, anything else as JSON."""
+    """A value in the model's form: text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

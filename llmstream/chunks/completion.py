@@ -36,7 +36,7 @@ __all__ = [
 
 
 class FinishReason(StrEnum):
-    """Why a completion ended, in the words of this view."""
+    """Why a completion ended, by the names of this API."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -62,7 +62,7 @@ class ToolCallDelta(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fragment of a tool call. id and name usually stand in the first fragment only.
 
     index:      which call of the response
-    incomplete: the call broke off; no more of it follows
+    incomplete: the call was interrupted; no more of it follows
     """
 
     index: int
@@ -103,9 +103,9 @@ CompletionStream: TypeAlias = AsyncIterator[CompletionChunk]
 async def chunks(events: AsyncIterable[ev.Event]) -> AsyncIterator[CompletionChunk]:
     """An event stream as completion chunks: text, client tool calls and the end.
 
-    Reasoning, sources and calls that the vendor executed have no word here. Fragments are
-    faithful: a call that breaks off has been seen in part, and is then marked `incomplete` and
-    given the id "", with which a collecting stream drops it.
+    Reasoning, sources and calls that the vendor executed have no form here. Fragments are unchanged: an
+    interrupted call has been partly yielded, and is then marked `incomplete` and gets the id "", with which a
+    collecting stream drops it.
 
     raises: what the stream raises; else, after the last chunk, the first error event
     """
@@ -177,7 +177,7 @@ class CompletionResponse(msgspec.Struct, frozen=True):
 
 
 class _Builder:
-    """One tool call as far as it came."""
+    """One tool call, as far as received."""
 
     __slots__ = ("fragments", "id", "incomplete", "name")
 

@@ -76,7 +76,7 @@ class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of the answers; there is more than one only if that was asked for."""
+    """One of the answers; there are several only if requested."""
 
     delta: Delta = Delta()
     index: int = 0
@@ -267,7 +267,7 @@ class _View:
 
 
 class MockModel:
-    """Yields its chunks in order, every time it is asked.
+    """Yields its chunks in order, in every iteration.
 
     error: raised by `tools_stream` itself, before there is a stream
     """
@@ -289,7 +289,7 @@ class MockModel:
         tools: Iterable[Any] = (),
         options: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[StreamingChunk]:
-        """The chunks, whatever is asked.
+        """The chunks, for any request.
 
         raises: the error, at once, where there is one
         """

@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             status: int = importlib.import_module(f"{__name__}.{parsed.command}").run(parsed)
         finally:
             if sys.stdout is not None:
-                # Here and not at the exit of the interpreter, where a closed pipe would print a traceback.
+                # Flushed here instead of at interpreter exit, where a closed pipe would print a traceback.
                 sys.stdout.flush()
     except SystemExit as exited:  # argparse has printed the help or a usage error
         return exited.code if isinstance(exited.code, int) else 0
@@ -128,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Wraps prose, leaves examples alone, and makes room for the longest command name."""
+    """Wraps prose, does not change examples, and fits the longest command name."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=28)
@@ -196,7 +196,7 @@ def command_parser(name: str) -> argparse.ArgumentParser:
 
 
 def _check_command(parser: argparse.ArgumentParser, word: str) -> None:
-    """Reports an unknown command or option in the place of a command, with what is near."""
+    """Reports an unknown command, or an option in its place, with similar names."""
     if word in COMMANDS or word in _OPTIONS:
         return
     kind, known = ("option", _OPTIONS) if word.startswith("-") else ("command", COMMANDS)
@@ -212,7 +212,7 @@ def _unrecognized(command: argparse.ArgumentParser, unknown: Sequence[str]) -> s
 
 
 def _near(word: str, known: Iterable[str]) -> str:
-    import difflib  # loaded by those who misspell
+    import difflib  # imported only for a misspelt name
 
     close = difflib.get_close_matches(word, known, n=1)
     return f"Did you mean {close[0]}? " if close else ""
@@ -238,7 +238,7 @@ def _redirect_stdout() -> None:
     """Points standard output at the null device, so that the interpreter's flush at exit succeeds."""
     try:
         descriptor = sys.stdout.fileno()
-    except (OSError, ValueError):  # not a file
+    except (OSError, ValueError):  # not a real file
         return
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, descriptor)

@@ -1,7 +1,7 @@
 """Asks the user whether a tool call runs: yes, no, always, or with other arguments.
 
-The agent waits in `approve`, while the reader of its events asks in `follow`. So a question never
-stands in the middle of an answer, and several calls are asked about one after the other.
+The agent waits in `approve`, while the reader of its events asks in `follow`. So a question never interrupts
+an answer, and the questions about several calls follow each other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Approvals"]
 # Longer arguments are shown as indented JSON.
 _SHORT_CHARS: Final = 100
 _HELP: Final = "y runs it, n does not (n REASON tells the model why), a runs every call of {}, e edits it"
-_NOBODY: Final = "There is no terminal to ask the user on"
+_NO_TERMINAL: Final = "There is no terminal to ask the user on"
 
 
 class Approvals:
@@ -56,7 +56,7 @@ class Approvals:
         self._calls = 0
 
     async def approve(self, pending: PendingCall) -> Approve | Deny:
-        """Decides about a call; the `approve` of an `Agent`."""
+        """Decides about a call; used as `approve` of an `Agent`."""
         slot = self._slot(pending.approval_id)
         if self._is_allowed(pending.name):
             slot.set_result(None)
@@ -88,7 +88,7 @@ class Approvals:
         decision: Approve | Deny = Approve()
         # An earlier answer may have allowed all calls of this tool.
         if not self._is_allowed(pending.name):
-            # A single short call is what stands above the question.
+            # A single short call is already shown above the question.
             is_seen = self._calls == 1 and len(pending.arguments) <= _SHORT_CHARS
             with echo(True):
                 decision = await self._ask(pending, show=not is_seen)
@@ -98,7 +98,7 @@ class Approvals:
         return self._everyone or name in self._always
 
     def _slot(self, approval_id: str) -> asyncio.Future[PendingCall | None]:
-        """The call of an id, once the agent asks about it; agent and reader may come in either order."""
+        """The call with an id, once the agent requests a decision; either one may arrive first."""
         if approval_id not in self._asked:
             self._asked[approval_id] = asyncio.get_running_loop().create_future()
         return self._asked[approval_id]
@@ -107,7 +107,7 @@ class Approvals:
         name = one_line(pending.name)
         if not _is_interactive():
             print_message(f"{name} was not run: there is no terminal to ask on. To run all calls: --yes")
-            return Deny(_NOBODY)
+            return Deny(_NO_TERMINAL)
         if show:
             print(_shown(pending))
         while True:
@@ -132,11 +132,11 @@ class Approvals:
     async def _edited(self, pending: PendingCall) -> Approve | None:
         """Lets the user edit the arguments; None, with a message, if that changes nothing or they do not fit.
 
-        Leaving the editor without saving is no decision to run the call.
+        Closing the editor without saving does not approve the call.
         """
         before = _indented(pending.arguments)
         try:
-            # Here, on the main thread: `edited` runs in another, which cannot set handlers.
+            # Here, on the main thread: `edited` runs in another thread, which cannot set handlers.
             with ctrl_c_for_editor():
                 text = await asyncio.to_thread(edited, before, suffix=".json")
         except LLMStreamError as error:
@@ -162,7 +162,7 @@ def _is_interactive() -> bool:
 
 
 def _shown(pending: PendingCall) -> str:
-    """The call with all its arguments; a decision about a part of them would be none."""
+    """The call with all its arguments, because the decision covers all of them."""
     if len(pending.arguments) <= _SHORT_CHARS:
         return str(pending)
     rows = [one_line(row) for row in _indented(pending.arguments).splitlines()]
@@ -176,7 +176,7 @@ def _compact(arguments: str) -> str:
 def _indented(arguments: str) -> str:
     try:
         return msgspec.json.format(arguments.encode(), indent=2).decode()
-    # It may be no JSON; then the call fails later, with an error for the model.
+    # It may be invalid JSON; then the call fails later, with an error for the model.
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return arguments
 
@@ -184,9 +184,9 @@ def _indented(arguments: str) -> str:
 async def _line(prompt: str) -> str | None:
     """Reads one line from the terminal while the loop runs; None at its end (Ctrl-D).
 
-    What was typed before the question is no answer to it, and is dropped.
+    Input typed before the question is dropped.
     """
-    # Its event loops cannot wait for a console.
+    # Windows: its event loops cannot wait for a console.
     if sys.platform == "win32":
         with suppress(EOFError):
             return await asyncio.to_thread(input, prompt)

@@ -22,9 +22,9 @@ __all__ = [
 ]
 
 # Far above any use; beyond 4,300 digits, int() raises an error of its own.
-_MOST_DIGITS: Final = 15
+_MAX_DIGITS: Final = 15
 # Of a wrong value, in an error.
-_MOST_SHOWN: Final = 20
+_MAX_SHOWN: Final = 20
 
 EFFORTS: Final = get_args(Effort)
 REASONING_HELP: Final = f"{', '.join(EFFORTS)}, or a budget in tokens"
@@ -56,10 +56,10 @@ def number(low: int, high: int | None = None) -> Callable[[str], int]:
 
     def read(text: str) -> int:
         plain = text.replace(",", "").replace("_", "")
-        value = int(plain) if plain.isdecimal() and len(plain) <= _MOST_DIGITS else -1
+        value = int(plain) if plain.isdecimal() and len(plain) <= _MAX_DIGITS else -1
         if value < low or (high is not None and value > high):
             bounds = f"from {low} on" if high is None else f"from {low} to {high}"
-            raise argparse.ArgumentTypeError(f"expected a number {bounds}, not {text[:_MOST_SHOWN]!r}")
+            raise argparse.ArgumentTypeError(f"expected a number {bounds}, not {text[:_MAX_SHOWN]!r}")
         return value
 
     return read
@@ -76,7 +76,7 @@ def decimal(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number such as 0.2, not {text[:_MOST_SHOWN]!r}")
+        raise argparse.ArgumentTypeError(f"expected a number such as 0.2, not {text[:_MAX_SHOWN]!r}")
     return value
 
 
@@ -90,18 +90,18 @@ def positive(text: str) -> float:
 
 def effort(text: str) -> str | int:
     """The value of --reasoning: an effort, or a budget in tokens."""
-    if text.isdecimal() and len(text) <= _MOST_DIGITS:
+    if text.isdecimal() and len(text) <= _MAX_DIGITS:
         return int(text)
     if text not in EFFORTS:
-        raise argparse.ArgumentTypeError(f"expected {REASONING_HELP}, not {text[:_MOST_SHOWN]!r}")
+        raise argparse.ArgumentTypeError(f"expected {REASONING_HELP}, not {text[:_MAX_SHOWN]!r}")
     return text
 
 
 def shard(text: str) -> tuple[int, int]:
     """The value of --shard, such as 3/16: the third of sixteen."""
     first, slash, of = text.partition("/")
-    if slash and first.isdecimal() and of.isdecimal() and len(text) <= _MOST_DIGITS:
+    if slash and first.isdecimal() and of.isdecimal() and len(text) <= _MAX_DIGITS:
         found = int(first), int(of)
         if 1 <= found[0] <= found[1]:
             return found
-    raise argparse.ArgumentTypeError(f"expected I/N such as 3/16, I from 1 to N, not {text[:_MOST_SHOWN]!r}")
+    raise argparse.ArgumentTypeError(f"expected I/N such as 3/16, I from 1 to N, not {text[:_MAX_SHOWN]!r}")

@@ -70,7 +70,7 @@ def _address(url: str) -> Part:
 def _read(file: str) -> bytes:
     try:
         with open(file, "rb") as source:
-            # One more shows that there is more; a device may have no end.
+            # One byte more detects a longer file; a device may have no end.
             data = source.read(_MAX_BYTES + 1)
     except OSError as error:
         raise InvalidRequest(f"cannot attach {file}: {error.strerror or error}. Check the path.") from None
@@ -86,5 +86,5 @@ def _kind(data: bytes, name: str) -> str:
         return _RIFF.get(data[8:12], "")
     found = next((kind for sign, kind in _SIGNATURES if data.startswith(sign)), "")
     guessed = mimetypes.guess_type(name)[0] or ""
-    # MP3 without tags, and others, have no signature; of images and PDFs the bytes decide.
+    # MP3 without tags, and others, have no signature; for images and PDFs the bytes decide.
     return found or (guessed if guessed.startswith("audio/") else "")

@@ -167,10 +167,10 @@ def run(arguments: argparse.Namespace) -> int:
         chat = _chat(arguments, name, messages)
         return Conversation(Talk(setup, chat, saving, parts), asker, editor).run()
     conversation = [*messages, Message.user(*parts, *([prompt] if prompt else []))]
-    setup.agent(asker)  # what does not fit is reported before anything is stored
+    setup.agent(asker)  # invalid options are reported before anything is stored
     chat = _chat(arguments, name, conversation)
     try:
-        # The terminal would echo what is typed meanwhile into the answer.
+        # The terminal would echo input typed meanwhile into the answer.
         with echo(False):
             outcome = asyncio.run(_one_turn(setup, asker, conversation, chat))
     except KeyboardInterrupt:
@@ -180,7 +180,7 @@ def run(arguments: argparse.Namespace) -> int:
         saving.save(Chat(*outcome.messages))
         _note(chat, setup)
     elif messages:
-        _take_back(chat, messages)
+        _remove_unanswered(chat, messages)
     stored = name_of(chat) is not None or saving.path
     return _status(outcome, saving.path or "" if answered and stored else None)
 
@@ -191,11 +191,11 @@ def _chat(arguments: argparse.Namespace, name: str | None, messages: list[Messag
         return Chat(*messages)
     file = arguments.continue_from or arguments.save
     if name is None and file:
-        name = os.path.abspath(file)[-_MAX_NAME:]  # the file is a conversation, however often it goes on
+        name = os.path.abspath(file)[-_MAX_NAME:]  # a file is one conversation, even if continued later
     return stored_chat(name, messages)
 
 
-def _take_back(chat: Chat, messages: list[Message]) -> None:
+def _remove_unanswered(chat: Chat, messages: list[Message]) -> None:
     """Goes back to before a prompt that has no answer; in the store it stays, as a branch."""
     try:
         chat.replace(*messages)
@@ -204,7 +204,7 @@ def _take_back(chat: Chat, messages: list[Message]) -> None:
 
 
 def _note(chat: Chat, setup: Setup) -> None:
-    """Notes the model of a conversation that is stored; a failure is reported."""
+    """Records the model of a stored conversation; reports a failure."""
     try:
         if name_of(chat) is not None:
             note_model(chat, setup.stored_model)
@@ -213,7 +213,7 @@ def _note(chat: Chat, setup: Setup) -> None:
 
 
 async def _one_turn(setup: Setup, asker: Asker, conversation: list[Message], chat: Chat) -> Outcome:
-    """Connects to the servers of tools, asks once, and leaves them."""
+    """Connects to the tool servers, runs one turn, and disconnects."""
     try:
         await setup.tools.connect()
         return await asker.ask(setup.agent(asker), conversation, chat)
@@ -231,7 +231,7 @@ def _asker(arguments: argparse.Namespace, setup: Setup) -> Asker:
         sys.stdout,
         reasoning=arguments.reasoning_shown,
         color=arguments.color,
-        # Underscores and asterisks of JSON are no Markdown.
+        # Underscores and asterisks of JSON are not Markdown.
         markdown=arguments.schema is None,
         hint=print_message,
     )
@@ -302,7 +302,7 @@ def _earlier(arguments: argparse.Namespace) -> tuple[str | None, list[Message], 
 
 
 def _saving(arguments: argparse.Namespace, setup: Setup) -> Saving:
-    """Decides where to save; reports a file that cannot be written before the model is asked."""
+    """Decides where to save; reports an unwritable file before any request is sent."""
     path = arguments.save or arguments.continue_from
     if path is not None:
         own = arguments.continue_from is not None and _same(path, arguments.continue_from)
@@ -322,7 +322,7 @@ def _prompt(arguments: list[str], *, has_parts: bool) -> str | None:
     parts = [typed(" ".join(arguments))]
     piped = sys.stdin is not None and not sys.stdin.isatty()
     if piped:
-        # Bytes: whatever the locale's encoding is, a pipe brings UTF-8, or what is shown as U+FFFD.
+        # Read as bytes: regardless of the locale, a pipe is decoded as UTF-8, with U+FFFD for invalid bytes.
         parts.append(sys.stdin.buffer.read().decode("utf-8", "replace"))
     prompt = "\n\n".join(part.rstrip() for part in parts if part.strip())
     if prompt:

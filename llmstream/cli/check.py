@@ -1,4 +1,4 @@
-"""`llmstream check`: what an endpoint can do and where its wire is wrong, shown by test requests."""
+"""`llmstream check`: the capabilities of an endpoint and faults of its wire, shown by test requests."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _cost(bound: Bound, *, free: bool) -> str:
 
 
 def _agreed(cost: str, *, ask: bool, quiet: bool) -> bool:
-    """Names the cost, and asks on a terminal whether to continue."""
+    """Prints the cost, and asks on a terminal whether to continue."""
     terminal = sys.stdin.isatty() and sys.stderr.isatty()
     # The question goes to standard error, because the report may be piped.
     if not (ask and terminal):
@@ -187,7 +187,7 @@ def _print(report: CheckReport, arguments: argparse.Namespace) -> None:
 
 
 class ProgressLine:
-    """Names the running probe on a line of a terminal that the next one overwrites.
+    """Shows the running probe on a terminal line that the next one overwrites.
 
     findings: of the probes that have ended
     """
@@ -235,11 +235,11 @@ _COLOURS: Final[dict[Status, str]] = {
 # The longest name of a probe, and two spaces.
 _PROBE: Final = 16
 _STATUS: Final = max(map(len, STATUSES)) + 2
-# Below, the text stands under the probe and not beside it.
+# Below this width, the text is under the probe instead of beside it.
 _NARROW: Final = 72
 _DETAIL_CHARS: Final = 600
 # More probes that were skipped for the same reason share a row.
-_MOST_SKIPPED: Final = 3
+_MAX_SKIPPED: Final = 3
 
 
 def table_lines(report: CheckReport, *, quiet: bool = False, colour: bool = False) -> Iterator[str]:
@@ -268,7 +268,7 @@ def _grouped(findings: Sequence[Finding]) -> list[Finding]:
     shown = []
     for finding in findings:
         count = skipped[finding.detail] if finding.status == "skipped" else 0
-        if count <= _MOST_SKIPPED:
+        if count <= _MAX_SKIPPED:
             shown.append(finding)
         # In place of the first of them.
         elif finding.detail not in {row.detail for row in shown}:
@@ -297,7 +297,7 @@ def _dim(line: str, colour: bool) -> str:
 
 
 def _texts(finding: Finding) -> Iterator[str]:
-    """What was seen, and of what is not ok what it means and what to do."""
+    """The observation, and for problems the meaning and the remedy."""
     yield with_flags(one_line(finding.detail, _DETAIL_CHARS))
     if finding.status == "ok":
         return

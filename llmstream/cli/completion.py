@@ -1,7 +1,7 @@
 """`llmstream completion`: prints the script that completes these commands in a shell.
 
-The script asks this program at each Tab, so it never needs to be generated again. Here are the scripts, and
-what finds the candidates: parsers know the options, names of arguments what they take.
+The script calls this program at each Tab, so it never needs to be generated again. This module has the
+scripts and finds the candidates: parsers have the options, and names of arguments determine their values.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ examples, each to be run once:
 
 # A candidate is a line "value<TAB>description"; a line without a value asks the shell for file names.
 #
-# bash splits words at the characters of COMP_WORDBREAKS, so that of openai:gpt-5 it replaces only what is
-# behind the colon. The program is told them, and leaves out what stands before.
+# bash splits words at the characters of COMP_WORDBREAKS, so that for openai:gpt-5 it replaces only the part
+# after the colon. The script passes them to the program, which omits the part before.
 _BASH: Final = r"""_llmstream() {
     local line files=
     COMPREPLY=()
@@ -97,7 +97,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.epilog = _EPILOG
     parser.add_argument("shell", metavar="SHELL", nargs="?", choices=list(_SCRIPTS), help="bash, zsh or fish")
-    # Asked by the scripts: the line up to the cursor.
+    # Called by the scripts with the line up to the cursor.
     parser.add_argument("--line", help=argparse.SUPPRESS)
     parser.add_argument("--breaks", default="", help=argparse.SUPPRESS)
 
@@ -185,7 +185,7 @@ def _of_command(command: str, arguments: Sequence[str], last: str) -> Iterator[t
 def _state(
     parser: argparse.ArgumentParser, arguments: Sequence[str]
 ) -> tuple[argparse.Action | None, list[argparse.Action]]:
-    """The option that takes the next word, if any; and the positional arguments that are left."""
+    """The option that takes the next word, if any; and the remaining positional arguments."""
     left = [action for action in parser._actions if not action.option_strings]
     expecting: argparse.Action | None = None
     for word in arguments:
@@ -202,7 +202,7 @@ def _state(
 
 
 def _values(action: argparse.Action, word: str, arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What an argument takes: its choices, or what its name in the help stands for."""
+    """The candidates for an argument: its choices, or those for its metavar."""
     name = action.metavar if isinstance(action.metavar, str) else ""
     if name == "TEXT" and arguments[:1] == ["default"]:  # llmstream models default MODEL
         name = "PROVIDER:MODEL"
@@ -225,7 +225,7 @@ def _values(action: argparse.Action, word: str, arguments: Sequence[str]) -> Ite
 
 
 def _models(word: str) -> Iterator[tuple[str, str]]:
-    """The default model and the providers; behind the colon the models that the price list knows."""
+    """The default model and the providers; after the colon the models of the price list."""
     provider, colon, _ = word.partition(":")
     chosen = default_model()
     if chosen:

@@ -81,7 +81,7 @@ def write_default(model: str) -> None:
 def read_json(path: Path, form: type[T], missing: T) -> T:
     """Reads a file of the folder; returns `missing` if it does not exist.
 
-    raises: InvalidRequest if it cannot be read or decoded; the message has none of its content
+    raises: InvalidRequest if it cannot be read or decoded; the message does not quote its content
     """
     try:
         data = path.read_bytes()

@@ -38,7 +38,7 @@ class Talk:
     """One conversation.
 
     waiting:       parts to send with the next prompt
-    draft:         text of the last prompt that was taken back or not answered; `/edit` begins with it
+    draft:         text of the last prompt that was undone or not answered; `/edit` begins with it
     is_unanswered: whether the last prompt has no answer; `/retry` sends it, not the one before
     """
 
@@ -55,12 +55,12 @@ class Talk:
         return self.saving.path is not None or name_of(self.chat) is not None
 
     def begin(self, messages: list[Message]) -> Chat:
-        """The chat, with the messages of a turn; one that can be stored no longer goes on in memory."""
+        """The chat, with the messages of a turn; if storing fails, the conversation continues in memory."""
         self.become(messages)
         return self.chat
 
     def become(self, messages: list[Message]) -> None:
-        """Replaces the messages of the chat; what was there stays in the store, as a branch."""
+        """Replaces the messages of the chat; the old ones stay in the store as a branch."""
         try:
             self.chat.replace(*messages)
         except LLMStreamError as error:
@@ -68,7 +68,7 @@ class Talk:
             self.chat = Chat(*messages)
 
     def save(self) -> None:
-        """Writes the file of the conversation, and notes its model in the store.
+        """Writes the file of the conversation, and records its model in the store.
 
         raises: LLMStreamError if that fails
         """
@@ -87,7 +87,7 @@ class Talk:
         raises: InvalidRequest for an unknown provider; MissingKey
         """
         setup = self.setup.with_model(checked_model(spec))
-        # Before anything changes: a conversation without a key could not go on.
+        # Before anything changes: a conversation without a key could not continue.
         setup.check_key()
         setup.agent()
         self.setup = setup
@@ -99,13 +99,13 @@ class Talk:
         self.become([*([Message.system(text)] if text else []), *rest])
 
     def prompt(self, text: str) -> Message:
-        """The next prompt with the waiting parts, which wait no longer."""
+        """The next prompt with the waiting parts, which are then cleared."""
         parts, self.waiting = self.waiting, []
         self.is_unanswered = False
         return Message.user(*parts, *([text] if text else []))
 
     def unanswered_prompt(self) -> Message:
-        """The prompt of `keep`, and the parts that were attached since."""
+        """The prompt of `keep`, and the parts attached since."""
         text, self.draft = self.draft, ""
         return self.prompt(text)
 
@@ -125,7 +125,7 @@ class Talk:
         self.is_unanswered = True
         self.draft = ""
         parts = list(prompt.parts)
-        # The last part is what was typed; a prompt may also be files alone.
+        # The last part is the typed text; a prompt may also have only files.
         last = parts[-1] if parts else None
         if isinstance(last, Text):
             self.draft = last.text
@@ -156,7 +156,7 @@ _KEYS: Final = (
     "clears the line. To send a line that starts with a slash, begin it with a space."
 )
 _SHOWN_CHARS: Final = 60
-# More would scroll the conversation away.
+# A longer list would scroll the conversation out of view.
 _MAX_CANDIDATES: Final = 200
 
 
@@ -197,7 +197,7 @@ class SlashCommands:
         }
 
     def run(self, line: str) -> Ask | None:
-        """Runs a command; returns the prompt to send, if it makes one.
+        """Runs a command; returns the prompt to send, if there is one.
 
         raises: LLMStreamError if it fails
         """
@@ -208,7 +208,7 @@ class SlashCommands:
         return command[2](rest.strip())
 
     def complete(self, line: str) -> tuple[str, list[str]]:
-        """Completes the line up to the cursor; returns the part to replace, and what may stand there."""
+        """Completes the line up to the cursor; returns the part to replace, and the candidates."""
         name, gap, rest = line.partition(" ")
         if not gap:
             return line, [
@@ -337,8 +337,8 @@ def _models(begun: str) -> list[str]:
 
 
 def _files(begun: str) -> list[str]:
-    """Files and folders that begin so; a folder ends in a slash."""
-    # Escaped: brackets in names of files are no patterns.
+    """Files and folders with this prefix; a folder ends in a slash."""
+    # Escaped: brackets in file names are not patterns.
     found = sorted(glob.glob(glob.escape(os.path.expanduser(begun)) + "*"))[:_MAX_CANDIDATES]
     shown = [f"{path}/" if os.path.isdir(path) else path for path in found]
     home = os.path.expanduser("~") + "/"
@@ -416,7 +416,7 @@ class Conversation:
         return False
 
     def _unstored(self) -> str:
-        """How to keep a conversation that is stored nowhere; "" if there is nothing to lose."""
+        """How to save a conversation that is not stored; "" if nothing would be lost."""
         if not self._answered or self._talk.is_stored:
             return ""
         return "This conversation is not stored; /save FILE stores it. "
@@ -424,7 +424,7 @@ class Conversation:
     def _may_quit(self) -> bool:
         """Whether to quit now; the first time, a conversation that would be lost is reported instead.
 
-        Who disabled storing does not expect it.
+        Users who disabled storing do not expect the loss.
         """
         warning = self._unstored()
         if not warning or self._warned or is_off():
@@ -467,7 +467,7 @@ class Conversation:
                 return runner.run(self._asker.ask(agent, messages, self._talk.begin(messages)))
         except KeyboardInterrupt:
             return self._asker.interrupted()
-        # Options that do not fit are noticed before anything is sent.
+        # Invalid options are detected before anything is sent.
         except LLMStreamError as error:
             return Outcome(messages, error=error)
 

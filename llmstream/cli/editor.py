@@ -40,7 +40,7 @@ def edited(text: str, *, suffix: str = ".md") -> str:
             raise InvalidRequest(
                 f"cannot start the editor {command[0]}: {error.strerror}. Set $EDITOR to another."
             ) from None
-        # So an editor reports that its text is not to be taken, such as vi with :cq.
+        # This is how an editor reports that its text must not be used, such as vi with :cq.
         if done.returncode != 0:
             return text
         # Editors end a file with a line feed.
@@ -59,7 +59,7 @@ def _command() -> list[str]:
 
 @contextmanager
 def ctrl_c_for_editor() -> Iterator[None]:
-    """Ignores Ctrl-C here; the editor gets it all the same, with its default meaning.
+    """Ignores Ctrl-C here; the editor still gets it, with its default meaning.
 
     `edited` does so on the main thread; elsewhere, signal handlers cannot be set.
     """

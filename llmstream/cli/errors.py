@@ -33,7 +33,7 @@ BROKEN_PIPE: Final = 141
 """The reader of the pipe closed it: 128 plus the number of SIGPIPE, by the same convention."""
 
 # The library's errors advise a program ("pass api_key="). A command names the flag or the
-# environment variable that does the same: patterns, and what stands in their place.
+# environment variable that does the same: patterns, and their replacements.
 _REMEDIES: Final = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -86,9 +86,9 @@ def with_flags(text: str) -> str:
 
 
 def _with_key_remedy(text: str, provider: str) -> str:
-    """Replaces the advice "Set X or pass api_key=." by how a command gets a key."""
+    """Replaces the advice "Set X or pass api_key=." by the command's way to get a key."""
     before, found, after = text.partition(_ADVICE)
-    # The nearer one, if a message has both.
+    # The closer one, if a message has both.
     start, verb = max((before.rfind(f"{verb} "), verb) for verb in ("Check", "Set"))
     if not found or start < 0:
         return text

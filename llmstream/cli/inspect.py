@@ -1,4 +1,4 @@
-"""`llmstream inspect`: streams as they were, in the browser."""
+"""`llmstream inspect`: shows recorded streams in the browser."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["configure", "run"]
 
 _PORT: Final = 8766
 
-# What can be written, and what makes it.
+# Output formats, and their writers.
 _EXPORTS: Final = {"test": "pytest_of", "recording": "recording_zip", "trace": "trace_of"}
 
 _EPILOG: Final = """\
@@ -138,7 +138,7 @@ def _export(arguments: argparse.Namespace, calls: Calls) -> int:
 
 
 def _usual_places(traces: Path) -> list[str]:
-    """Where this user's traces are, and the conversations that `llmstream chat` keeps."""
+    """Where this user's traces are, and the conversations stored by `llmstream chat`."""
     with suppress(OSError):
         # Only its owner can read it: traces have prompts.
         traces.mkdir(mode=0o700, parents=True, exist_ok=True)

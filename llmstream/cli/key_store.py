@@ -1,8 +1,8 @@
 """Stored API keys: in the system's keyring if there is one, else in a file that only its owner can read.
 
 A key is stored under the environment variable that it stands in for, such as OPENAI_API_KEY, so
-that the providers of one vendor share it. The variable itself wins. The file has the names of all
-stored keys, and null for those in the keyring: the keyring is asked only for a key that is in it.
+that the providers of one vendor share it. The variable itself takes precedence. The file has the names of all
+stored keys, and null for those in the keyring: the keyring is read only for a key that is in it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def api_key_for(spec: str) -> str | None:
     """Returns the stored key for a model, for `Model(api_key=...)`.
 
     spec:    "provider:model" or "provider"
-    returns: None if none is stored, or if the environment has one, which wins
+    returns: None if none is stored, or if the environment has one, which takes precedence
     raises:  InvalidRequest for an unknown provider, or if the key cannot be read
     """
     provider = find_provider(spec.partition(":")[0])
@@ -87,7 +87,7 @@ def store_key(name: str, key: str, *, file: bool = False) -> Place:
     stored = _read()
     ring = None if file else _usable_keyring()
     if ring is None:
-        # The older key in the keyring would stay there unseen.
+        # Otherwise the older key would stay in the keyring unnoticed.
         if stored.get(name, "") is None:
             _delete_from_keyring(name)
         write_json(keys_path(), {**stored, name: key})
@@ -99,7 +99,7 @@ def store_key(name: str, key: str, *, file: bool = False) -> Place:
         raise InvalidRequest(
             f"the system keyring refused the key ({type(error).__name__}). To use a file: add --file."
         ) from None
-    # After the keyring: a name in the file without a key could not be read.
+    # After the keyring: a name in the file without a stored key could not be read.
     write_json(keys_path(), {**stored, name: None})
     return "keyring"
 

@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("action", choices=("set", "list", "path", "remove"), help="what to do")
     parser.add_argument("provider", metavar="PROVIDER", nargs="?", help="name of a provider, such as openai")
-    # Takes what is left, so that a key given by mistake is not repeated in argparse's error.
+    # Takes all remaining arguments, so that a key given by mistake is not repeated in argparse's error.
     parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="with list: print a JSON array")
@@ -125,12 +125,12 @@ def _read_key(provider: Provider) -> str:
         except EOFError:
             text = ""
     else:
-        # One more shows that there is more, without reading it all.
+        # One character more detects a longer text without reading it all.
         text = sys.stdin.read(_MAX_KEY_CHARS + 1)
     key = text.strip()
     if not key:
         raise InvalidRequest("no key was given, and nothing was stored")
-    # Else each request would fail, with an error far from here.
+    # Otherwise each request would fail later with an unrelated error.
     if len(key) > _MAX_KEY_CHARS or not (key.isascii() and key.isprintable()) or " " in key:
         raise InvalidRequest(
             "this is not a key: a key is one line of ASCII without blanks. Nothing was stored."
@@ -153,7 +153,7 @@ class _Stored(msgspec.Struct, frozen=True, rename="camel"):
 
     variable:      environment variable that the key stands in for
     place:         "keyring" or "file"
-    overridden_by: variable of the environment that wins over it, or None
+    overridden_by: environment variable that overrides it, or None
     """
 
     provider: str | None
@@ -182,7 +182,7 @@ def _list(*, as_json: bool, quiet: bool) -> None:
 
 
 def _stored() -> list[_Stored]:
-    # The shortest name of those that share a key is the vendor's own.
+    # Of the names that share a key, the shortest is the vendor's own.
     providers = sorted(all_providers(), key=lambda provider: (len(provider.name), provider.name))
     found = []
     for variable, place in stored_places().items():

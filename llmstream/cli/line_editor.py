@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Complete", "LineEditor", "line_editor"]
 
 Complete: TypeAlias = Callable[[str], tuple[str, Sequence[str]]]
-"""Maps the line up to the cursor to the part of it to replace, and what may stand there."""
+"""Maps the line up to the cursor to the part of it to replace, and the candidates."""
 
 _PROMPT: Final = "> "
 _MORE: Final = "… "
@@ -59,7 +59,7 @@ def line_editor(history: PromptHistory) -> LineEditor:
         try:
             return _PromptToolkit(history)
         except ModuleNotFoundError as error:
-            # Another missing module is a defect, which readline would hide.
+            # Another missing module is a bug, which the fallback to readline would hide.
             if (error.name or "").partition(".")[0] not in ("prompt_toolkit", "wcwidth"):
                 raise
     return _Readline(history)

@@ -23,13 +23,13 @@ from llmstream.files import replace_file
 __all__ = ["add_page_options", "listen", "page_token", "serve_page"]
 
 
-# How long Ctrl-C waits for responses. A page that follows a run would hold it up until the run ends; one that
-# is cut off connects again, and gets the end of the run from the next process.
+# How long Ctrl-C waits for responses. A page that follows a run would delay it until the run ends; a
+# disconnected page reconnects, and gets the rest of the run from the next process.
 _SHUTDOWN_S: Final = 0.1
 
 
 def add_page_options(parser: argparse.ArgumentParser, port: int) -> None:
-    """Adds where the page is served, and whether a browser opens it."""
+    """Adds the options for the page's address, and for opening a browser."""
     add = parser.add_argument
     add(
         "--host",
@@ -78,8 +78,8 @@ async def listen(
 ) -> None:
     """Listens, prints the address, and opens the browser.
 
-    port: if none is asked for; if it is in use, a free one
-    what: is at the address
+    port: the default port; if it is in use, a free one
+    what: content at the address
     """
     from aiohttp import web
 
@@ -111,7 +111,7 @@ def _has_screen() -> bool:
 
 
 def page_token(name: str) -> str:
-    """The token of the address: random, and the same after a restart, so that an open page goes on.
+    """The token of the address: random, and the same after a restart, so that an open page continues to work.
 
     name: of the file where it is
     """
@@ -120,7 +120,7 @@ def page_token(name: str) -> str:
         return secrets.token_urlsafe(24)
     with suppress(OSError, UnicodeDecodeError):
         stored = path.read_text("ascii").strip()
-        # 24 bytes in base64; a shorter text is no token of ours.
+        # 24 bytes in base64; a shorter text is not one of our tokens.
         if len(stored) >= 32:
             return stored
     token = secrets.token_urlsafe(24)

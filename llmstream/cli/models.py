@@ -71,7 +71,7 @@ class _Row(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Found(NamedTuple):
-    """What one provider has, or why it could not be asked."""
+    """The models of one provider, or why they could not be listed."""
 
     provider: Provider
     models: Sequence[ListedModel]
@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print(rows, as_json=arguments.json)
     errors = [found.error for found in results if found.error is not None]
-    # One vendor that fails must not hide the lists of the others.
+    # A failing vendor must not hide the lists of the others.
     if errors and len(errors) == len(results):
         raise errors[0]
     for error in errors if not arguments.quiet else ():
@@ -151,7 +151,7 @@ def _provider(name: str) -> Provider:
 
 
 def _ask_all() -> list[_Found]:
-    """Asks every provider that can be asked, at the same time; one of those that share a key."""
+    """Queries every available provider concurrently; only one of those that share a key."""
     asked: dict[object, Provider] = {}
     for provider in sorted(all_providers(), key=lambda provider: (len(provider.name), provider.name)):
         if key_state(provider) == "set" or _is_local(provider):
@@ -165,7 +165,7 @@ def _ask_all() -> list[_Found]:
         return await asyncio.gather(*(_ask_one(provider, None) for provider in providers))
 
     results = asyncio.run(ask())
-    # A local server that nobody started is no failure.
+    # A local server that is not running is not a failure.
     results = [r for r in results if not (isinstance(r.error, ConnectionFailed) and _is_local(r.provider))]
     if not results:
         raise InvalidRequest(
@@ -181,7 +181,7 @@ def _is_local(provider: Provider) -> bool:
 
 
 async def _ask_one(provider: Provider, base_url: str | None) -> _Found:
-    """Asks one provider; without a key or a list, falls back to the price list."""
+    """Queries one provider; without a key or a list, falls back to the price list."""
     try:
         model = Model(f"{provider.name}:{_ANY}", base_url=base_url, api_key=api_key_for(provider.name))
         models = await list_models(model)

@@ -26,13 +26,13 @@ class JsonEvents:
         write_bytes(encode(event) + b"\n")
 
     def wait(self, wait: object) -> None:
-        """Writes nothing: a wait is no event of the stream."""
+        """Writes nothing: a wait is not an event of the stream."""
 
     def settle(self) -> None:
         """Does nothing: each event is a complete line."""
 
     def close(self, *, stopped: bool = False, usd: float | None = None) -> None:
-        """Writes nothing: the last event has the usage and how the stream ended."""
+        """Writes nothing: the last event has the usage and the finish reason."""
 
 
 class QuietAnswer:

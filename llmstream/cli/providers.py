@@ -120,7 +120,7 @@ def _known() -> Iterator[Provider]:
     for name in provider_names():
         try:
             yield find_provider(name)
-        # A broken provider of another package must not hide the others.
+        # A broken third-party provider must not hide the others.
         except LLMStreamError as error:
             print_message(f"warning: the provider {name} cannot be loaded: {error}")
 

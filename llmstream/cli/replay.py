@@ -30,7 +30,7 @@ __all__ = ["Recording", "configure", "looks_like", "run"]
 
 # The size of a pipe's buffer on Linux.
 _PIECE_BYTES: Final = 64 * 1024
-# Where a cache or a cassette names its format.
+# The field in which a cache or a cassette names its format.
 _STORED_HEAD_BYTES: Final = 64
 
 _EPILOG: Final = """\
@@ -155,7 +155,7 @@ def _replay_stored(
 
 
 class _Pace:
-    """Waits until something is due.
+    """Waits until an item is due.
 
     speed: as many times faster than recorded; None does not wait
     """
@@ -165,7 +165,7 @@ class _Pace:
         self._began = time.monotonic()
 
     def wait(self, due_s: float) -> None:
-        """Waits until so many seconds since the start of the recording."""
+        """Waits until this many seconds after the start of the recording."""
         if self._speed is not None:
             time.sleep(max(0.0, self._began + due_s / self._speed - time.monotonic()))
 
@@ -253,13 +253,13 @@ class Recording:
         pieces: the body in order, cut anywhere
         yields: one complete stream of events
         """
-        sentence = self._sentence()
-        held: list[Event] | None = sentence.start()
+        guarded = self._guarded()
+        held: list[Event] | None = guarded.start()
         head = bytearray()
         for piece in pieces:
-            events = sentence.feed(piece)
+            events = guarded.feed(piece)
             if held is not None:
-                # For a second look; bounded, because a body without content may be endless.
+                # For a second decoding; bounded, because a body without content may be endless.
                 head += piece[: _HEAD_BYTES - len(head)]
                 held += events
                 if all(type(event) in _NO_CONTENT for event in events):
@@ -268,11 +268,11 @@ class Recording:
                     events, held = held, None
             if events:
                 yield events
-            # A pipe may stay open behind the end of the stream.
-            if sentence.done:
+            # A pipe may stay open after the end of the stream.
+            if guarded.done:
                 break
-        rest = sentence.close()
-        self.error = sentence.error
+        rest = guarded.close()
+        self.error = guarded.error
         if held is not None:
             rest = held + rest
             if isinstance(self.error, StreamError):
@@ -280,30 +280,30 @@ class Recording:
         if rest:
             yield rest
 
-    def _sentence(self) -> GuardedDecoder:
+    def _guarded(self) -> GuardedDecoder:
         decoder = self._dialect.decoder(provider=self._provider, include_raw=self._include_raw)
         return GuardedDecoder(decoder, provider=self._provider)
 
     def _second_look(self, body: bytes) -> list[Event] | None:
         """Returns the events of a body that is not a stream; None if it is one that failed."""
-        sentence = self._sentence()
-        events = sentence.start()
+        guarded = self._guarded()
+        events = guarded.start()
         if self._dialect.content_type == "text/event-stream" and _is_one_json_value(body):
             if is_error_body(body):
                 return self._failed(vendor_error(200, {}, body, provider=self._provider))
-            # SSE ends a field at a line end; within JSON a blank means the same.
+            # SSE ends a field at a line end; within JSON a blank is equivalent.
             line = b" ".join(body.split(b"\n"))
-            events += sentence.feed(b"data: " + line + b"\n\n") + sentence.close()
-            if sentence.error is None:
+            events += guarded.feed(b"data: " + line + b"\n\n") + guarded.close()
+            if guarded.error is None:
                 self.error = None
                 return events
         message = self._mismatch(body)
         return self._failed(NotAStream(message, provider=self._provider)) if message else None
 
     def _failed(self, error: LLMStreamError) -> list[Event]:
-        sentence = self._sentence()
-        events = sentence.start() + sentence.fail(error)
-        self.error = sentence.error
+        guarded = self._guarded()
+        events = guarded.start() + guarded.fail(error)
+        self.error = guarded.error
         return events
 
     def _mismatch(self, body: bytes) -> str:
@@ -371,7 +371,7 @@ def looks_like(head: bytes) -> tuple[str, str]:
     if not head.strip():
         return "", "an empty file" if not head else "a blank file"
     if any(header in head[:2048] for header in _AWS_HEADERS):
-        # InvokeModel puts the vendor's event into base64 under this name.
+        # InvokeModel wraps the vendor's event as base64 under this name.
         if b'"bytes":' in head[:4096]:
             return "anthropic --provider bedrock-invoke", "a stream of Amazon Bedrock (InvokeModel)"
         return "bedrock-converse", "a stream of Amazon Bedrock (Converse)"

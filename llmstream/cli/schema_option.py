@@ -28,13 +28,13 @@ _EXAMPLE: Final = "'name, age int, bio: a short bio'"
 
 
 def read_schema(text: str) -> dict[str, Any]:
-    """The JSON schema of an object, from what stands behind `--schema`.
+    """The JSON schema of an object, from the value of `--schema`.
 
     text:   a file; or a JSON schema itself; or fields with commas (or line feeds) between them, each
             `name`, `name type` or `name type: description`, with the types str (the default), int, float and
             bool, and `type[]` for a list of them. All fields are required. A description with a comma
             needs a line of its own: then fields are separated by line feeds
-    raises: InvalidRequest if the file cannot be read, is no JSON schema, or a field is not understood
+    raises: InvalidRequest if the file cannot be read, is not a JSON schema, or a field is not understood
     """
     if text.lstrip().startswith("{"):
         return _decoded(text.encode(), "the text of --schema")
@@ -46,7 +46,7 @@ def read_schema(text: str) -> dict[str, Any]:
 
 
 def _is_path(text: str) -> bool:
-    # A description behind a colon may have a slash.
+    # A description after a colon may have a slash.
     return text.endswith(".json") or os.sep in text.partition(":")[0]
 
 

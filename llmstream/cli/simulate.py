@@ -30,7 +30,7 @@ from llmstream.simulator.server import Simulator
 
 __all__ = ["LineWriter", "configure", "run"]
 
-# A log may be that late.
+# Maximum delay of the log.
 _POLL_S: Final = 0.1
 
 _EPILOG: Final = """\
@@ -121,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Log(Protocol):
-    """What is printed while the server runs."""
+    """The output while the server runs."""
 
     def started(self, url: str) -> str:
         """The server listens."""
@@ -163,7 +163,7 @@ class JsonLog:
         return msgspec.json.encode({"type": "started", "url": url}).decode()
 
     def request(self, number: int, received: Received) -> str:
-        """A request: what was asked of which dialect."""
+        """A request: its dialect and content."""
         http, request = received.http, received.request
         line: dict[str, object] = {
             "type": "request",
@@ -306,7 +306,7 @@ class LineWriter:
         self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
-        # What was printed before comes first: `_write` passes the buffer by.
+        # Flushes earlier output first: `_write` bypasses the buffer.
         self._out.flush()
         write = self._write
         while (line := self._lines.get()) is not None:
@@ -317,7 +317,7 @@ class LineWriter:
                 write = _drop
 
     def _write(self, data: bytes) -> None:
-        """Writes past the file's buffer: its lock, held by a waiting thread, would block the exit."""
+        """Bypasses the file's buffer: its lock, held by a waiting thread, would block the exit."""
         while data:
             data = data[os.write(self._out.fileno(), data) :]
 

@@ -7,7 +7,7 @@ All of it is in a folder that only its owner can read:
     chats.db       the store of conversations; or $LLMSTREAM_LOG
 
 LLMSTREAM_LOG=off stores no conversations, LLMSTREAM_HISTORY=off neither these nor prompts. With
-LLMSTREAM_LOG_CONTENT=off what is stored of conversations is which models were asked, tokens, cost and times.
+LLMSTREAM_LOG_CONTENT=off only models, tokens, cost and times of conversations are stored.
 source: XDG Base Directory Specification 0.8
 """
 
@@ -197,7 +197,7 @@ class PromptHistory:
 
 
 def _line(text: str) -> bytes:
-    # Lone surrogates are no UTF-8.
+    # UTF-8 cannot encode lone surrogates.
     return msgspec.json.encode(text.encode("utf-8", "replace").decode()) + b"\n"
 
 
@@ -205,8 +205,8 @@ def _line(text: str) -> bytes:
 
 
 _MODEL_NAME: Final = "model"
-# Conversations without an answer are rare; so many in a row mean that there is none.
-_LOOKED_AT: Final = 50
+# Conversations without an answer are rare; this many in a row mean that there is none.
+_MAX_CHECKED: Final = 50
 
 
 def is_off() -> bool:
@@ -230,7 +230,7 @@ def store_path() -> Path | None:
 def open_chats(*, read_only: bool = False, to_read: bool = False) -> Store:
     """Opens the store.
 
-    to_read: one that is there, for reading only if it cannot be written
+    to_read: an existing one, read-only if it cannot be written
     raises: InvalidRequest if it is off, or there is none to read; StoreError
     """
     from llmstream.store import open_store
@@ -262,7 +262,8 @@ def estimated_price(model: str, usage: Usage) -> float | None:
 def stored_chat(name: str | None, messages: list[Message]) -> Chat:
     """The chat of a command, with these messages: stored under a name, or under a new one.
 
-    One that cannot be stored is no error, because it was not asked for: it is reported, and stays in memory.
+    A failure to store it is not an error, because storing was not requested: it is reported, and the chat
+    stays in memory.
     """
     if store_path() is None:
         return Chat(*messages)
@@ -286,9 +287,10 @@ def last_chat(name: str | None = None, branch: int | None = None) -> tuple[str |
         raise InvalidRequest("there is no conversation to continue: storing is off (LLMSTREAM_LOG).")
     store = open_chats()
     if name is None:
-        # One whose only prompt had no answer begins with nothing.
+        # A conversation whose only prompt had no answer is empty.
         name = next(
-            (info.id for info in store.conversations(limit=_LOOKED_AT) if info.title and info.messages), None
+            (info.id for info in store.conversations(limit=_MAX_CHECKED) if info.title and info.messages),
+            None,
         )
         if name is None and branch is None:
             return _from_before()
@@ -341,7 +343,7 @@ def _from_before() -> tuple[None, list[Message], str]:
 
 
 def name_of(chat: Chat) -> str | None:
-    """The name of a chat in the store; None if it is in memory, or nothing of it is stored."""
+    """The name of a chat in the store; None if it is in memory, or not stored yet."""
     from llmstream.store import StoredChat
 
     if not isinstance(chat, StoredChat) or not chat.store.content:
@@ -350,7 +352,7 @@ def name_of(chat: Chat) -> str | None:
 
 
 def note_model(chat: Chat, model: str) -> None:
-    """Notes with which model a conversation goes on; "" for none."""
+    """Records the model with which a conversation continues; "" for none."""
     from llmstream.store import StoredChat
 
     if isinstance(chat, StoredChat):

@@ -54,7 +54,7 @@ def write_bytes(data: bytes) -> None:
     if buffer is None:
         sys.stdout.write(data.decode())
         return
-    # Text that was printed before comes first.
+    # Flushes earlier text first.
     sys.stdout.flush()
     buffer.write(data)
     buffer.flush()
@@ -64,7 +64,7 @@ def write_bytes(data: bytes) -> None:
 def echo(on: bool) -> Iterator[None]:
     """Switches the echo of typed characters on the terminal; restores it afterwards.
 
-    While an answer is drawn, an echo would land in it. What was typed is in the next prompt.
+    While an answer is drawn, an echo would appear in it. The typed input goes to the next prompt.
     """
     if sys.platform == "win32" or sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
         yield
@@ -79,7 +79,7 @@ def echo(on: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        # The terminal may be gone.
+        # The terminal may be closed.
         with suppress(termios.error):
             termios.tcsetattr(terminal, termios.TCSANOW, before)
 

@@ -56,7 +56,7 @@ class ToolSources:
         self.use(files)
 
     def use(self, files: Sequence[str]) -> None:
-        """Replaces the tools that are not of servers.
+        """Replaces the tools that do not come from servers.
 
         raises: InvalidRequest; nothing changes then
         """
@@ -84,7 +84,7 @@ class ToolSources:
 
         path = state_file("mcp.log") or Path(os.devnull)
         log = self._stack.enter_context(_log_file(path))
-        # Those that are connected are taken from the list, so that another call goes on with the rest.
+        # Connected servers are removed from the list, so that another call continues with the rest.
         while self._servers:
             place = _place(self._servers[0])
             if sys.stderr.isatty():
@@ -101,7 +101,7 @@ class ToolSources:
         _check_names(self.tools)
 
     async def aclose(self) -> None:
-        """Ends the servers."""
+        """Disconnects the servers."""
         await self._stack.aclose()
 
     @property
@@ -132,12 +132,12 @@ def _name_of(place: dict[str, Any]) -> str:
 
 
 def _log_file(path: Path) -> TextIO:
-    """Opens the file for the messages of servers, which would land in the middle of an answer."""
+    """Opens the file for the messages of servers, which would appear in the middle of an answer."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8")
 
 
 def _asking(tool: Tool) -> Tool:
-    """The tool with an approval for each call; a predicate of its author decides instead."""
+    """The tool with an approval for each call; a predicate set by its author decides instead."""
     if tool.needs_approval is not False:
         return tool
     tool = copy.copy(tool)
@@ -148,8 +148,8 @@ def _asking(tool: Tool) -> Tool:
 def _abandonable(tool: Tool) -> Tool:
     """The tool with a sync function in a daemon thread.
 
-    A function whose turn was stopped cannot be stopped itself. The program would wait for the end of
-    another thread when the user quits.
+    A running function cannot be stopped with its turn. The program would wait for a non-daemon thread when
+    the user quits.
     """
     function = tool.function
     if not isinstance(function, FunctionType) or _is_async(function):
@@ -167,13 +167,13 @@ def _in_daemon_thread(function: Callable[P, Any]) -> Callable[P, Coroutine[Any, 
     @functools.wraps(function)
     async def run(*args: P.args, **kwargs: P.kwargs) -> Any:
         future: Future[Any] = Future()
-        # From here on it cannot be cancelled, so the thread may set its result at any time.
+        # From here on the future cannot be cancelled, so the thread may set its result at any time.
         future.set_running_or_notify_cancel()
 
         def work() -> None:
             try:
                 future.set_result(function(*args, **kwargs))
-            # asyncio's futures take none in Python 3.11, and nobody would hear of it.
+            # asyncio's futures do not accept it in Python 3.11, and it would be lost.
             except StopIteration as error:
                 future.set_exception(RuntimeError(f"StopIteration: {error}"))
             except BaseException as error:
@@ -229,7 +229,7 @@ def _public(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def _executed(path: Path) -> ModuleType:
-    """Runs the file as a module; it can import its neighbours, as with `python FILE`."""
+    """Runs the file as a module; it can import modules of its folder, as with `python FILE`."""
     name = f"llmstream_tools_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -242,7 +242,7 @@ def _executed(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    # Whatever the user's file raises, SystemExit included, is an error of that file.
+    # Any exception of the user's file, including SystemExit, is an error of that file.
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise InvalidRequest(f"{path}{_line_of(error, path)}: {type(error).__name__}: {error}") from None
@@ -250,7 +250,7 @@ def _executed(path: Path) -> ModuleType:
 
 
 def _line_of(error: BaseException, path: Path) -> str:
-    """Where in the file it failed: ", line 3", or ""."""
+    """The position of the failure in the file: ", line 3", or ""."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"
     frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []

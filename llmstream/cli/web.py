@@ -28,7 +28,7 @@ _PORT: Final = 8765
 _DEMO: Final = "sim:demo"
 _KEY: Final = "sim-key"
 
-# How long after a crash a page continues to wait for an answer; the process renews it itself.
+# How long after a crash a page waits for an answer; a running process renews it.
 _LEASE_S: Final = 4.0
 
 _EPILOG: Final = """\
@@ -103,10 +103,10 @@ async def _serve(arguments: argparse.Namespace, spec: str, sources: ToolSources)
         await stack.enter_async_context(logs)
         app = make_app(conversations, shown, token=token, local=is_loopback(arguments.host))
         await listen(stack, app, arguments, token, port=_PORT, what="The chat")
-        # The first prompt takes a while to write: meanwhile its connection is made.
+        # Connects in advance, while the user writes the first prompt.
         warming = asyncio.create_task(_warm(agent.model))
         stack.callback(warming.cancel)
-        # Ctrl-C: the runs are closed and recorded below, in order; a second one ends the process at once.
+        # After Ctrl-C the runs are closed and recorded below; a second one ends the process at once.
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
 
@@ -140,7 +140,7 @@ async def _agent(
 
 
 def _is_demonstration(spec: str, arguments: argparse.Namespace) -> bool:
-    """Whether the simulated model has a part for it to play; with a user's tools it calls those."""
+    """Whether the simulated model runs its script; with a user's tools it calls those."""
     return spec == _DEMO and not arguments.mcp and all(file == "demo" for file in arguments.tools)
 
 
@@ -158,7 +158,7 @@ def _settings(spec: str, tools: Sequence[Tool], *, demonstrates: bool) -> Any:
 
 def _price() -> Any:
     """The price list, if it is installed."""
-    # Looked for, not imported: the list is large.
+    # Only checked, not imported: the list is large.
     if importlib.util.find_spec("genai_prices") is None:
         return None
     from llmstream.prices import price

@@ -1,6 +1,6 @@
 """Finds the hint that a vendor's error rejects, and removes it from the request.
 
-A hint changes how the model responds, not what it is asked: reasoning effort and display, sampling,
+A hint changes how the model responds, not the request itself: reasoning effort and display, sampling,
 parallel tool calls, strict schemas. A response without it is worse, not wrong. Messages, tools, schemas
 and limits are not hints and are never removed.
 """

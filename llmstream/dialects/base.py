@@ -176,7 +176,7 @@ class Dialect(msgspec.Struct, frozen=True):
         return True
 
     def facts(self, model: str) -> ModelFacts:
-        """Returns what is known about a model from its name."""
+        """Returns the facts about a model known from its name."""
         return ModelFacts()
 
     def model_page(self, model: str) -> ModelPage | None:
@@ -197,12 +197,12 @@ class Dialect(msgspec.Struct, frozen=True):
 
     @property
     def background(self) -> Background | None:
-        """Responses that the vendor stores while it makes them; None where it stores none."""
+        """Responses that the vendor stores while generating them; None if it stores none."""
         return None
 
     @property
     def continuation(self) -> Continuation | None:
-        """Long responses in several parts; None where the vendor does not cut them."""
+        """Long responses in several parts; None if the vendor does not split them."""
         return None
 
     @property
@@ -248,7 +248,7 @@ class ResumableDecoder(Decoder, Protocol):
         ...
 
     def catch_up(self, body: bytes) -> None:
-        """Takes the complete response as one body; `feed(b"")` returns what was not emitted yet."""
+        """Accepts the complete response as one body; `feed(b"")` returns the events not emitted yet."""
         ...
 
 
@@ -263,7 +263,7 @@ class Background(Protocol):
         ...
 
     def is_stored(self, request: Request, *, provider: str) -> bool:
-        """Whether a request asks for the response to be stored."""
+        """Whether a request requires the response to be stored."""
         ...
 
     def resume(self, position: Position) -> HttpRequest:

@@ -19,7 +19,7 @@ NO_BARE_JSON: Final = "JSON without a schema is not supported; give a schema, or
 
 # From the vendor's reference of `thinking.budget_tokens`.
 _MIN_BUDGET: Final = 1024
-# `max_tokens` counts reasoning and answer together: a budget alone would leave no room for text.
+# `max_tokens` counts reasoning and answer together: a budget alone would leave no tokens for text.
 _ROOM_FOR_ANSWER: Final = 4096
 
 # Budgets for models without effort levels; the largest leaves room below 32,000 tokens.

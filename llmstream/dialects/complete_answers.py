@@ -34,7 +34,7 @@ def decode_complete(
 ) -> list[Event]:
     """The events of a complete answer, from `stream-start` to `finish`, whatever the body holds.
 
-    reading: wraps the decoder, where the request's mode of output needs it
+    reading: wraps the decoder, if the request's output mode needs it
     """
     streamed = dialect.streamed_form(body)
     # The body is in memory already, so its size is the caller's decision.

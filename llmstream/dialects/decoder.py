@@ -43,7 +43,7 @@ G = TypeVar("G", bound=GrowingInput)
 
 _log: Final = logging.getLogger("llmstream")
 UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
-# Shows which event it was; the whole one may be an image.
+# Shows which event it was; the complete one may be an image.
 _EXCERPT_CHARS = 200
 # An endless stream of broken events would otherwise be an endless stream of errors.
 _MOST_DEFECTS = 100
@@ -77,8 +77,8 @@ class PayloadDecoder(Generic[T]):
     becomes an error event, and decoding continues. `self.payload` is the payload that `on` reads.
     """
 
-    # What few responses change has its default on the class, here and in subclasses: from 31 attributes on,
-    # CPython gives an object a dict of its own, which takes 1.3 KB more for each open stream.
+    # Rarely changed attributes have their default on the class, here and in subclasses: from 31 attributes
+    # on, CPython gives an object a separate dict, which takes 1.3 KB more for each open stream.
     reported_usage = Usage()
     _defects = 0
     _misses = 0
@@ -134,7 +134,7 @@ class PayloadDecoder(Generic[T]):
         """Ignores `[DONE]`: gateways that also serve Chat Completions end every stream with it."""
 
     def end(self) -> None:
-        """Ends the input: emits what was held back, and finish if the response is complete."""
+        """Ends the input: emits buffered events, and finish if the response is complete."""
         if self.complete:
             self.finish()
 
@@ -179,7 +179,7 @@ class PayloadDecoder(Generic[T]):
             self._silent_bytes = 0
         else:
             self._count_silence(len(chunk))
-        # After the size of each payload was checked, because decoding one is where the memory would be taken.
+        # After the size of each payload was checked, because decoding one would allocate the memory.
         self._read(payloads)
         # It may be megabytes, and is not read again.
         self.payload = b""
@@ -221,8 +221,8 @@ class PayloadDecoder(Generic[T]):
         self._held_bytes -= size
 
     # Inputs of calls. Fragments are as frequent as words, and to count each costs as much as to decode it. So
-    # a hot loop asks once whether an input may grow by all that has come, whatever it is, and counts a run of
-    # fragments of one call at its end. Close to a cap they are added one by one, so that the cap is exact.
+    # a hot loop checks once whether an input may grow by all received bytes, and counts a run of fragments of
+    # one call at its end. Close to a cap they are added one by one, so that the cap is exact.
 
     def growing(self, given: G, before: GrowingInput | None, most: int) -> G | None:
         """Begins a run of fragments of an input, after that of another; None if a cap may be passed.
@@ -313,8 +313,8 @@ class PayloadDecoder(Generic[T]):
                 return
 
     # Nearly all events are one more piece of an open block. A dialect may have a strict type for these: it is
-    # decoded faster than the type of all, and needs no look at what else an event may have. What does not fit
-    # it is read by `_read` of this class.
+    # decoded faster than the general type, and needs no checks for other fields. Other events are read by
+    # `_read` of this class.
 
     @property
     def _tries_plain(self) -> bool:
@@ -322,7 +322,7 @@ class PayloadDecoder(Generic[T]):
         return self._misses < _MOST_MISSES and not self._include_raw
 
     def _read_other(self, payload: bytes, growing: GrowingInput | None) -> None:
-        """Decodes an event that is no plain delta, after the run of fragments before it, which ends here."""
+        """Decodes an event other than a plain delta, after the preceding run of fragments, which ends."""
         if growing is not None:
             self.count(growing)
         PayloadDecoder._read(self, [payload])
@@ -353,7 +353,7 @@ class PayloadDecoder(Generic[T]):
                 f"an event could not be decoded: {_reason(cause)}. Its text: {text[:_EXCERPT_CHARS]!r}"
             )
             return None
-        # Checked here alone: JSON with a lone surrogate is never valid for the strict decoder.
+        # Checked only here: JSON with a lone surrogate is never valid for the strict decoder.
         if self._joiner is None and "\\u" in text:
             self._joiner = SurrogateJoiner()
             self.has_half_characters = True

@@ -171,7 +171,8 @@ def decoded_error(
     *,
     provider: str,
 ) -> errors.LLMStreamError:
-    """Returns the error that `decode` makes of a response; if `decode` itself fails, the error of the status.
+    """Returns the error that `decode` returns for a response; if `decode` itself fails, the error of the
+    status.
 
     A body may hold anything, and an application may define the dialect. Whatever fails in them, the caller
     gets a typed error.
@@ -184,7 +185,7 @@ def decoded_error(
     except errors.LLMStreamError as error:
         return error
     except Exception as error:
-        # The type alone: the message and the frames may hold content of the body.
+        # Only the type: the message and the frames may contain content of the body.
         kind = type(error).__name__
     _log.error("%s: the body of an HTTP %d response could not be decoded (%s)", provider, status, kind)
     message = (
@@ -225,7 +226,7 @@ def error_from_value(
     # A 429 like a rate limit, but waiting does not help: the account has no credit.
     if any(word in (reason or "").lower() for word in _QUOTA_WORDS):
         retryable = False
-    # OpenAI and Anthropic decide for their clients; the header wins over the status.
+    # OpenAI and Anthropic decide for their clients; the header overrides the status.
     should_retry = headers.get("x-should-retry", "").lower()
     if should_retry in ("true", "false"):
         retryable = should_retry == "true"

@@ -1,7 +1,7 @@
 """Rules for writing a conversation in every dialect: roles, unsupported parts, results as text, ids of calls.
 
-Wires without ids match calls and results by order. A minted id has a prefix of its own, so that it is
-never sent to the vendor.
+Wires without ids match calls and results by order. A generated id has its own prefix, so that it is never
+sent to the vendor.
 """
 
 from __future__ import annotations

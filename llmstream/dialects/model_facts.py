@@ -22,7 +22,7 @@ __all__ = [
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about a model from its name; None where it is unknown.
+    """The facts known about a model from its name; None for unknown ones.
 
     reasoning: whether it can think before it answers
     efforts:   supported reasoning efforts, in order; () if none, or a budget only
@@ -61,7 +61,7 @@ class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Page(msgspec.Struct):
-    """A list of models, or the one that was asked for."""
+    """A list of models, or the requested one."""
 
     id: str = ""
     name: str = ""

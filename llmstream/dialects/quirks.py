@@ -17,7 +17,7 @@ import msgspec
 
 __all__ = ["CACHED_MODELS", "Change", "ModelQuirks", "change", "changed", "changes_for"]
 
-# A dialect caches the quirks of so many models: callers of a gateway may invent any number of names.
+# Number of models whose quirks a dialect caches: callers of a gateway may invent any number of names.
 CACHED_MODELS: Final = 1024
 
 _P = ParamSpec("_P")
@@ -35,7 +35,7 @@ class Change(Generic[_Group]):
 
 
 def change(group: Callable[_P, _T], *_: _P.args, **fields: _P.kwargs) -> Change[_T]:
-    """Changes these fields of a group and leaves the others.
+    """Changes these fields of a group, and no others.
 
     group:  the class of the group, or of the quirks for fields outside the groups
     raises: TypeError for an unknown field

@@ -91,7 +91,7 @@ class RequestWarnings(list[Warning]):
         return super().__contains__(warning)
 
     def cut(self, length: int) -> None:
-        """Removes the warnings behind the first `length`."""
+        """Removes the warnings after the first `length`."""
         if length < len(self):
             del self[length:]
             self._texts = {one.message: None for one in self if isinstance(one, OtherWarning)}
@@ -170,7 +170,7 @@ Refusal: TypeAlias = Callable[[str, Mapping[str, Any]], str | None]
 """Returns why the model does not support a setting, or None. Takes its name and the settings before it."""
 
 _INTEGERS: Final = frozenset({"top_k", "max_output_tokens", "seed"})
-# `parallel_tool_calls` is not here: vendors have it among their tools, under conditions of their own.
+# `parallel_tool_calls` is not here: vendors have it with their tools, under separate conditions.
 _SETTINGS: Final = tuple(name for name in Settings.__struct_fields__ if name != "parallel_tool_calls")
 
 
@@ -275,7 +275,7 @@ def object_schema(schema: dict[str, Any]) -> dict[str, Any]:
     return schema if "type" in schema else {"type": "object", **schema}
 
 
-# Requesting JSON in the prompt, where the API has no field for it or the field is not enough.
+# Requesting JSON in the prompt, if the API has no field for it or the field is not enough.
 #
 # For JSON of any shape, vendors require the word "JSON" in the conversation as well. OpenAI and compatible
 # servers reject the request without it; on others the model may write white space without end.

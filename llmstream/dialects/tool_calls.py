@@ -83,7 +83,7 @@ class _Nesting:
 
     def is_open_after(self, pieces: list[str]) -> bool:
         """Whether a bracket or a quote is open after the last of these pieces."""
-        # Pieces that were scanned are not read again, however often the question is asked.
+        # Scanned pieces are not read again, however often this is called.
         for piece in pieces[self._seen :]:
             self._look_at(piece)
         self._seen = len(pieces)
@@ -329,7 +329,7 @@ class ToolCallTracker:
     def growing(self, index: int, before: OpenCall | None, most: int) -> OpenCall | None:
         """Begins a run of fragments of a call that streams, after that of another; None for any other call.
 
-        most: what may come, from `most_held`; where that may pass a cap, `add` counts each fragment
+        most: the possible growth, from `most_held`; if that may exceed a limit, `add` counts each fragment
         """
         if before is not None:
             self.count(before)

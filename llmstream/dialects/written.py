@@ -3,9 +3,9 @@
 A conversation goes out again with each step of an agent. Without this the last of 300 steps would encode
 600 messages, and an image of several megabytes 300 times.
 
-A dialect encodes a segment of a conversation after what it carries over from the messages before: ids that
-are in use, blocks of the system prompt. `Written` remembers the JSON of the segments, and what was carried at
-a few places between them. The next request starts at the last of these places before which nothing changed.
+A dialect encodes a segment of a conversation with state carried over from earlier messages: ids in use,
+blocks of the system prompt. `Written` caches the JSON of the segments, and the carried state at a few
+positions between them. The next request starts at the last of these positions before which nothing changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ __all__ = ["Carry", "Written", "in_turns", "write"]
 # Of JSON that is remembered of a conversation: more than vendors accept. What follows is encoded again.
 _MAX_BYTES: Final = 64 * 1024 * 1024
 
-# Places remembered beside the first: a step whose end changes, as where a cache mark moves, needs two.
+# Cached positions besides the first: a step whose end changes, for example because a cache mark moves, needs
+# two.
 _PLACES: Final = 4
 
 
@@ -81,7 +82,7 @@ def write(
     written: Written | None = getattr(messages, "written", None)
     if written is None:
         made = encode(messages, carry)
-        assert made is not None  # nothing stands before it
+        assert made is not None  # no message before it
         return made, carry
     return written.write(messages, carry, encode, wire, warnings, stays or _none_stays)
 
@@ -196,13 +197,13 @@ class Written:
         carry: Carry,
         stays: Callable[[Any], bool],
     ) -> bool:
-        """Adds a segment behind a place; False if it cannot be known again, or is too large."""
+        """Adds a segment after a position; False if it cannot be recognized later, or is too large."""
         values = [_mutable(message) for message in messages]
         try:
             copies = [None if found is None else list(map(_copied, found)) for found in values]
             encoded = list(map(_encode, made))
         except (TypeError, ValueError, RecursionError, OverflowError):
-            return False  # the request says which value is no JSON
+            return False  # encoding the request reports the invalid value
         size = place.size + sum(map(len, encoded))
         if size > _MAX_BYTES:
             self._full = place.messages + len(messages)
@@ -228,8 +229,8 @@ _encode: Final = msgspec.json.Encoder().encode
 _QUESTIONS: Final = (Role.USER, Role.TOOL)
 
 
-# Where a conversation may be cut: an answer follows what it answers, every call before has its result, and
-# no result behind belongs to a call before. So nothing behind the cut changes what stands before it.
+# Where a conversation may be cut: an answer follows what it answers, every call before has its result, and no
+# later result belongs to an earlier call. So no message after the cut changes the encoding before it.
 
 
 def _can_start(messages: Sequence[Message], place: int, known: int) -> bool:
@@ -247,8 +248,8 @@ def _can_start(messages: Sequence[Message], place: int, known: int) -> bool:
 
 
 def _ends(messages: Sequence[Message], start: int) -> list[int]:
-    """Where to cut behind a place: early once, so that a part of a conversation that was changed is still
-    known; before the last answer, which may get another end; and at the end.
+    """Where to cut after a position: once early, so that part of a changed conversation can be reused; before
+    the last answer, whose end may change; and at the end.
     """
     found: list[int] = []
     called: set[tuple[str, bool]] = set()

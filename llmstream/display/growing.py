@@ -58,7 +58,7 @@ class MarkdownBlocks:
             self._line += piece
             self._end_line(done)
         self._line += rest
-        # As soon as the next line has begun: its first character shows whether the block goes on.
+        # As soon as the next line has begun: its first character shows whether the block continues.
         if self._empty_before and self._line.strip() and not _MAYBE_ITEM.match(self._line):
             self._cut_before(self._line, done)
         return done
@@ -66,7 +66,7 @@ class MarkdownBlocks:
     def take(self, limit: int) -> str:
         """Removes and returns the beginning of a tail longer than `limit` characters, else "".
 
-        Cuts between lines if they are short enough. The rest continues as a block of its own.
+        Cuts between lines if they are short enough. The rest continues as a separate block.
         """
         if sum(map(len, self._lines)) + len(self._line) <= limit:
             return ""
@@ -91,10 +91,10 @@ class MarkdownBlocks:
             self._cut_before(line, done)
         fence = _FENCE.match(line)
         if self._fence:
-            # A closing fence is as long as the opening one, or longer, and has nothing behind it.
+            # A closing fence is as long as the opening one, or longer, and has no text after it.
             if fence is not None and fence[1].startswith(self._fence) and not fence[2].strip():
                 self._fence = ""
-        # Backticks behind backticks are code within a line, no fence.
+        # Backticks after backticks are inline code, not a fence.
         elif fence is not None and not (fence[1][0] == "`" and "`" in fence[2]):
             self._fence = fence[1]
         elif blank:

@@ -50,7 +50,7 @@ __all__ = ["LiveDisplay"]
 _MIN_PAUSE_S: Final = 0.04
 # Pause after a drawing, as a multiple of the time that it took.
 _PAUSE_PER_COST: Final = 9
-# Between drawings while only a wait goes on.
+# Interval of drawings during a wait.
 _TICK_S: Final = 1.0
 # A longer wait for the model or a tool shows its seconds.
 _LONG_WAIT_S: Final = 2.5

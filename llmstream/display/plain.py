@@ -219,14 +219,14 @@ def status_line(watch: Stopwatch, *, stopped: bool = False, usd: float | None = 
 
 def cost_text(usd: float) -> str:
     """Formats a cost: "$0.0042", "$1.25"."""
-    if 0 < usd < _LEAST_USD:
-        return f"< ${_LEAST_USD}"
+    if 0 < usd < _MIN_USD:
+        return f"< ${_MIN_USD}"
     return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"
 
 
 # Less would be shown as $0.0000.
-_LEAST_USD: Final = 0.0001
-# A shorter wait is over before anybody has read of it.
+_MIN_USD: Final = 0.0001
+# A shorter wait ends before a message about it could be read.
 _LONG_WAIT_S: Final = 1.0
 
 
@@ -272,7 +272,7 @@ class PlainDisplay:
             self._note(f"llmstream: {wait_line(wait)}\n")
 
     def settle(self) -> None:
-        """Does nothing: what stands in a pipe is no question's neighbour."""
+        """Does nothing: output to a pipe is not next to a question."""
 
     def close(self, *, stopped: bool = False, usd: float | None = None) -> None:
         """Ends the last line."""

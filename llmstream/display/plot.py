@@ -33,7 +33,7 @@ _STEPS: Final = (1, 2, 5)
 # On a longer axis only powers of ten are labelled.
 _FEW_DECADES: Final = 2.5
 # More would overlap.
-_MOST_LABELS: Final = 10
+_MAX_LABELS: Final = 10
 # Of a name in the text that a pointer shows.
 _HINT_CHARS: Final = 200
 
@@ -322,7 +322,7 @@ def _columns(
     foot: float,
 ) -> Iterator[str]:
     step = (_WIDTH - left - _RIGHT) / max(1, len(stacks))
-    every = math.ceil(len(stacks) / _MOST_LABELS)
+    every = math.ceil(len(stacks) / _MAX_LABELS)
     width = min(step * 0.7, 90)
     for place, (name, stack) in enumerate(stacks.items()):
         x, y = left + place * step + step * 0.15, float(foot)

@@ -46,7 +46,7 @@ __all__ = ["NotebookDisplay", "in_notebook", "notebook_output", "show"]
 
 
 Output: TypeAlias = Callable[[str, str], None]
-"""Shows Markdown, and plain text for front ends without it, in place of what it showed before."""
+"""Shows Markdown, and plain text for front ends without it, replacing the earlier content."""
 
 # Each update sends all of the output, and the front end renders it again.
 _MIN_PAUSE_S: Final = 0.1
@@ -178,7 +178,7 @@ class NotebookDisplay:
         """Puts the deltas so far into the last part."""
         last = self._steps[-1][-1]
         if self._growing and isinstance(last, content.Text | content.Reasoning):
-            # Joined to one piece, so that each drawing joins only what is new.
+            # Joined to one piece, so that each drawing joins only new fragments.
             self._growing = ["".join(self._growing)]
             self._steps[-1][-1] = type(last)(self._growing[0])
 
@@ -223,7 +223,7 @@ class Readable(Protocol):
 async def show(handle: Readable, *, markdown: bool) -> None:
     """Reads the events and shows them.
 
-    markdown: whether text is Markdown; else it is shown as it is
+    markdown: whether text is Markdown; otherwise it is shown unchanged
     raises:   as reading does, after everything was shown
     """
     async with aclosing(aiter(handle)) as events:

@@ -68,7 +68,7 @@ class TerminalFilter:
         return "".join(out)
 
     def close(self) -> str:
-        """Ends the text and returns what was held back."""
+        """Ends the text and returns the buffered rest."""
         rest = "\n" if self._state == "cr" else ""
         self._state = "ground"
         return rest

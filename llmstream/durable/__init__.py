@@ -7,8 +7,8 @@
 
     await runs.resume({"clerk": agent})                       # in each worker: takes up runs of the dead
 
-`runs.py` is the interface; `worker.py` produces the runs of a process, `store.py` what a database has to do,
-`store_steps.py` is the port `Steps` over one, and `durable_run.py` what a reader of a run has.
+`runs.py` is the interface; `worker.py` produces the runs of a process, `store.py` is the interface of a
+database, `store_steps.py` the port `Steps` over one, and `durable_run.py` a run for its reader.
 """
 
 from __future__ import annotations

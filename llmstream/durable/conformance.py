@@ -1,4 +1,4 @@
-"""What an implementation of `Steps` and a `RunStore` have to do, as checks to run against one of your own.
+"""Conformance checks for implementations of `Steps` and `RunStore`, to run against your own.
 
     @pytest.mark.parametrize("check", STEPS_CHECKS, ids=lambda check: check.__name__)
     async def test_steps(check):
@@ -22,13 +22,13 @@ __all__ = ["STEPS_CHECKS", "STORE_CHECKS", "OpenSteps", "StepsCheck", "StoreChec
 OpenSteps: TypeAlias = Callable[[str], Awaitable[Steps]]
 StepsCheck: TypeAlias = Callable[[OpenSteps], Awaitable[None]]
 StoreCheck: TypeAlias = Callable[[RunStore], Awaitable[None]]
-"""Gets a store that is open and empty."""
+"""Receives an open, empty store."""
 
-# Longer than any check: a lease of it never passes by itself.
+# Longer than any check: this lease never expires during one.
 _LONG_S: Final = 600.0
 
 
-def _gives(data: bytes) -> Do:
+def _returns(data: bytes) -> Do:
     async def do() -> bytes:
         return data
 
@@ -42,8 +42,8 @@ async def _never() -> bytes:
 async def done_step_is_not_done_again(open_steps: OpenSteps) -> None:
     """A recorded step is returned, in this process and in the next one."""
     steps = await open_steps("done")
-    assert await steps.step("0/model", _gives(b"one"), again=True) == b"one"
-    assert await steps.step("0/call/a", _gives(b"two"), again=False) == b"two"
+    assert await steps.step("0/model", _returns(b"one"), again=True) == b"one"
+    assert await steps.step("0/call/a", _returns(b"two"), again=False) == b"two"
     for after in (steps, await open_steps("done")):
         assert await after.step("0/model", _never, again=True) == b"one"
         assert await after.step("0/call/a", _never, again=False) == b"two"
@@ -51,7 +51,7 @@ async def done_step_is_not_done_again(open_steps: OpenSteps) -> None:
 
 
 async def order_does_not_matter(open_steps: OpenSteps) -> None:
-    """Steps run side by side, and are found by their keys in any order."""
+    """Steps run concurrently, and are found by their keys in any order."""
     steps, gate = await open_steps("order"), asyncio.Event()
 
     async def first() -> bytes:
@@ -66,11 +66,11 @@ async def order_does_not_matter(open_steps: OpenSteps) -> None:
     assert list(await asyncio.gather(*both)) == [b"a", b"b"]
     after = await open_steps("order")
     assert await after.step("0/call/b", _never, again=False) == b"b"
-    assert await after.step("0/before_model", _gives(b"new"), again=True) == b"new"
+    assert await after.step("0/before_model", _returns(b"new"), again=True) == b"new"
     assert await after.step("0/call/a", _never, again=False) == b"a"
 
 
-async def _breaks_off(steps: Steps, key: str, again: bool) -> None:
+async def _interrupt(steps: Steps, key: str, again: bool) -> None:
     """Begins a step and is cancelled in the middle of it."""
     begun = asyncio.Event()
 
@@ -87,11 +87,11 @@ async def _breaks_off(steps: Steps, key: str, again: bool) -> None:
 
 
 async def interrupted_step_is_reported(open_steps: OpenSteps) -> None:
-    """A step that broke off is done again only if it may be; else it raises, each time."""
+    """An interrupted step is repeated only if it may be; otherwise it raises, each time."""
     steps = await open_steps("broken")
-    await _breaks_off(steps, "0/call/a", again=False)
-    await _breaks_off(steps, "0/model", again=True)
-    # Twice: a refusal must not clear the record of the step that broke off.
+    await _interrupt(steps, "0/call/a", again=False)
+    await _interrupt(steps, "0/model", again=True)
+    # Twice: a refusal must not clear the record of the interrupted step.
     for _ in range(2):
         steps = await open_steps("broken")
         try:
@@ -99,11 +99,11 @@ async def interrupted_step_is_reported(open_steps: OpenSteps) -> None:
         except Interrupted:
             continue
         raise AssertionError("an interrupted step raised nothing")
-    assert await steps.step("0/model", _gives(b"again"), again=True) == b"again"
+    assert await steps.step("0/model", _returns(b"again"), again=True) == b"again"
 
 
 async def failure_is_not_recorded(open_steps: OpenSteps) -> None:
-    """What a step raises passes; it may be done again."""
+    """Exceptions of a step propagate; the step may be repeated."""
     steps = await open_steps("failed")
 
     async def fail() -> bytes:
@@ -117,7 +117,7 @@ async def failure_is_not_recorded(open_steps: OpenSteps) -> None:
         raise AssertionError("a step that raises raised nothing")
     after = await open_steps("failed")
     assert await after.wait("0/model", 0) is None
-    assert await after.step("0/model", _gives(b"better"), again=True) == b"better"
+    assert await after.step("0/model", _returns(b"better"), again=True) == b"better"
 
 
 async def loser_writes_nothing(open_steps: OpenSteps) -> None:
@@ -126,11 +126,11 @@ async def loser_writes_nothing(open_steps: OpenSteps) -> None:
     new = await open_steps("lost")
     for again in (False, True):
         try:
-            await old.step(f"0/{again}", _gives(b"old"), again=again)
+            await old.step(f"0/{again}", _returns(b"old"), again=again)
         except Lost:
             continue
         raise AssertionError("a process that has lost its run could write")
-    assert await new.step("0/True", _gives(b"new"), again=True) == b"new"
+    assert await new.step("0/True", _returns(b"new"), again=True) == b"new"
 
 
 STEPS_CHECKS: Final[tuple[StepsCheck, ...]] = (
@@ -143,7 +143,7 @@ STEPS_CHECKS: Final[tuple[StepsCheck, ...]] = (
 
 
 async def one_of_many_claims_wins(store: RunStore) -> None:
-    """Of claims at the same time one is granted; a waiting run can be claimed again at once."""
+    """Of concurrent claims one is granted; a waiting run can be claimed again at once."""
     made = await store.create("run", "clerk", "{}")
     assert (made.state, made.owner, made.epoch) == ("running", "", 0)
     assert await store.create("run", "other", "[]") == made
@@ -158,9 +158,9 @@ async def one_of_many_claims_wins(store: RunStore) -> None:
 
 
 async def passed_lease_makes_a_run_due(store: RunStore) -> None:
-    """A run whose lease has passed is due, and renewing it fails once another process has it."""
+    """A run whose lease has expired is due, and renewing it fails once another process has it."""
     await store.create("run", "clerk", "{}")
-    # Short, because the check waits for it to pass by the clock of the store, which it cannot set.
+    # Short, because the check waits for it to expire by the store's clock.
     first = await store.claim("run", "one", 0.05)
     assert first is not None
     assert (await store.renew({"run": 1}, 0.05)).ours == {"run"}
@@ -178,7 +178,7 @@ async def passed_lease_makes_a_run_due(store: RunStore) -> None:
 
 
 async def given_once_and_heard(store: RunStore) -> None:
-    """The first decision counts, and makes a waiting run due; messages are numbered in order."""
+    """The first decision applies, and makes a waiting run due; messages are numbered in order."""
     await store.create("run", "clerk", "{}")
     await store.claim("run", "one", _LONG_S)
     await store.leave("run", 1, "waiting", "", "")
@@ -206,7 +206,7 @@ async def given_once_and_heard(store: RunStore) -> None:
 
 
 async def ended_runs_are_deleted(store: RunStore) -> None:
-    """Runs and their steps go once they have been over for long, and no others."""
+    """Runs that ended long ago are deleted with their steps, and no others."""
     for run in ("over", "open"):
         await store.create(run, "clerk", "{}")
         await store.claim(run, "one", _LONG_S)
@@ -225,7 +225,7 @@ async def ended_runs_are_deleted(store: RunStore) -> None:
 
 
 async def changes_side_by_side_count(store: RunStore) -> None:
-    """Changes that come together each have an answer of their own; that of a lost run is False."""
+    """Concurrent changes each have their own result; that of a lost run is False."""
     runs = ["b", "a", "c"]
     for run in runs:
         await store.create(run, "clerk", "{}")

@@ -1,4 +1,4 @@
-"""Durable runs as workflows of DBOS (extra `dbos`): it starts them again, we keep their steps.
+"""Durable runs as workflows of DBOS (extra `dbos`): DBOS restarts them, llmstream stores their steps.
 
     clerk = workflow(agent, runs)                             # before DBOS.launch()
     handle = await DBOS.start_workflow_async(clerk, "order-4711", "Ship it.")
@@ -36,14 +36,14 @@ _log: Final = logging.getLogger("llmstream.durable")
 
 _MISSING: Final = "durable runs on DBOS need the extra `dbos`: pip install 'llmstream-sdk[dbos]'"
 
-# Of the names of the workflows.
+# Prefix of the workflows' names.
 _PREFIX: Final = "llmstream."
 
-# How often the reaper looks in the time after which an executor counts as dead.
+# Number of checks by the reaper within the time after which an executor counts as dead.
 _LOOKS: Final = 5
 
-# How often a workflow looks whether a run that waits was given something, or the database is back.
-_LOOK_S: Final = 0.5
+# Polling interval of a workflow for input to a waiting run, or for an unreachable database.
+_POLL_S: Final = 0.5
 
 # As DBOS's own connections do.
 _BUSY_S: Final = 30.0
@@ -55,7 +55,7 @@ _HAS_SUBSEC: Final = (3, 42, 0)
 
 
 class _Ended(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a run ended: what DBOS stores of its one step."""
+    """The result of a run, which DBOS stores for its one step."""
 
     text: str = ""
     error: tuple[str, str] | None = None
@@ -66,9 +66,9 @@ def workflow(
 ) -> Callable[[str, str], Coroutine[Any, Any, str]]:
     """The DBOS workflow `clerk(run_id, prompt)`, which returns the text of the answer.
 
-    Make it before `DBOS.launch()`, and launch in the event loop that uses `runs`. While the run waits for a
-    decision the workflow waits too, in this process or the one that recovers it, and goes on after
-    `Runs.decide`. To cancel the workflow stops the run.
+    Create it before `DBOS.launch()`, and launch in the event loop that uses `runs`. While the run waits for a
+    decision the workflow waits too, in this process or the one that recovers it, and continues after
+    `Runs.decide`. Cancelling the workflow stops the run.
 
     agent:   needs a name; that of the workflow is "llmstream.NAME"
     max_recovery_attempts: how often DBOS starts a workflow again; None for ever
@@ -83,10 +83,10 @@ def workflow(
         raise InvalidRequest("an agent of durable runs needs a name: Agent(model, name='clerk')")
 
     async def clerk(run_id: str, prompt: str) -> str:
-        # One step: DBOS replays steps in their order, and those of an agent run side by side.
+        # One step: DBOS replays steps in their order, and those of an agent run concurrently.
         run = functools.partial(_produced, agent, runs, run_id, prompt)
         try:
-            # Preemptible: cancelled together with the workflow, or when that has run out of time.
+            # Preemptible: cancelled together with the workflow, also by its timeout.
             data = await DBOS.run_step_async({"name": "llmstream.run", "preemptible": True}, run)
         except error.DBOSWorkflowCancelledError:
             await _stopped(runs, run_id)
@@ -114,20 +114,21 @@ async def _produced(agent: Agent[Any, Any], runs: Runs, run_id: str, prompt: str
                 return _text(_Ended(info.text, info.failure))
             await _given(runs, run_id)
         except LogUnavailable as error:
-            # A database that is away, or `Runs` that was closed first, ends no workflow: it stays pending.
+            # An unreachable database, or a `Runs` that was closed first, does not end the workflow: it stays
+            # pending.
             _log.warning("durable run %r on DBOS waits: %s", run_id, error)
-            await asyncio.sleep(_LOOK_S)
-        except LLMStreamError as error:  # such as an id that is one of another agent
+            await asyncio.sleep(_POLL_S)
+        except LLMStreamError as error:  # such as an id used by another agent
             return _text(_Ended(error=(error.code, error.message)))
 
 
 async def _given(runs: Runs, run_id: str) -> None:
-    """Waits while a run waits and nothing was given to it."""
+    """Waits while a run waits and has no new input."""
     while True:
         info = await runs.status(run_id)
         if info is None or info.state != "waiting" or info.ready:
             return
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_S)
 
 
 def _text(ended: _Ended) -> str:
@@ -142,13 +143,13 @@ async def _stopped(runs: Runs, run_id: str) -> None:
 
 
 async def reap(runs: Runs, *, after_s: float | None = None) -> None:
-    """Starts workflows whose executor is dead again, on executors that live, until it is cancelled.
+    """Restarts workflows of dead executors on live ones, until it is cancelled.
 
     DBOS itself recovers only the workflows of an executor id that starts again. Let one process run this, or
-    several: a workflow that is started although it runs already follows its run, and does no harm.
+    several: starting a workflow that already runs is harmless, because it only follows its run.
 
     runs:    those of the workflows
-    after_s: how long a run may make no sign before its executor counts as dead: longer than the lease of the
+    after_s: how long a run may be silent before its executor counts as dead: longer than the lease of the
              runs; by default twice as long
     raises:  InvalidRequest; Unsupported without the extra
     """
@@ -172,15 +173,15 @@ async def reap(runs: Runs, *, after_s: float | None = None) -> None:
                     del seen[each.workflow_id]
                     # In its own queue, so that the queue's limits hold.
                     await DBOS.resume_workflows_async([each.workflow_id], queue_name=each.queue_name)
-        except Exception as error:  # DBOS or its database: whatever it is, the next look may succeed
+        except Exception as error:  # from DBOS or its database: the next attempt may succeed
             _log.warning("workflows of dead executors cannot be started again: %r", error)
         await asyncio.sleep(after_s / _LOOKS)
 
 
 class _Sign(NamedTuple):
-    """What a run showed last, and how many looks in a row have seen it.
+    """The last observed state of a run, and how many checks in a row have seen it.
 
-    Looks are counted, and not time: a process that was asleep itself has seen nothing.
+    Counts checks instead of time: a suspended process has checked nothing.
     """
 
     shown: tuple[Any, ...]
@@ -188,9 +189,9 @@ class _Sign(NamedTuple):
 
 
 async def _sign(runs: Runs, workflow: Any, seen: dict[str, _Sign]) -> _Sign | None:
-    """The sign of a run that a living executor would change soon; None for one that waits for others.
+    """The state of a run that a live executor would change soon; None for a run that waits for input.
 
-    Leases are only held against what they were before, so that no two clocks are compared.
+    Leases are only compared with their earlier values, so that no two clocks are compared.
     """
     given = workflow.input
     run_id = given["args"][0] if given["args"] else given["kwargs"]["run_id"]
@@ -206,7 +207,7 @@ def engine(where: str, *, synchronous: Literal["normal", "full"] = "full") -> En
     """The SQLAlchemy engine of an SQLite file, for `system_database_engine` in the configuration of DBOS.
 
     DBOS's own one has no WAL mode, and fails under Python 3.12 with an SQLite older than 3.42. The file is
-    made if it is missing, readable by its owner only.
+    created if missing, readable by its owner only.
 
     where:       "sqlite:PATH"; for PostgreSQL give DBOS `system_database_url`
     synchronous: "normal" is faster; a power failure may then take the last writes
@@ -228,7 +229,7 @@ def engine(where: str, *, synchronous: Literal["normal", "full"] = "full") -> En
 
 
 def _connected(path: str, synchronous: str) -> sqlite3.Connection:
-    import sqlite3  # which not every Python has
+    import sqlite3  # not available in every Python
 
     from llmstream.private_sqlite import connect
 

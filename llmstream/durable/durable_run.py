@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 __all__ = ["DurableRun", "RunInfo"]
 
-# After so long without an event, a reader looks whether the run waits.
+# After this time without an event, a reader checks whether the run waits.
 _QUIET_S: Final = 0.1
 
 
-# How often a reader that may produce the run tries to take it over, while nothing comes.
+# Interval at which a reader that may produce the run tries to take it over while no event arrives.
 _CLAIM_S: Final = 0.5
 
-# How long the log of a run is waited for, before its record is looked at.
+# How long to wait for the log of a run before checking its record.
 _BEGUN_S: Final = 1.0
 
 # How long a reader that may not produce the run waits for the end in its record, after that of its log; its
@@ -51,17 +51,17 @@ _RECORDED_S: Final = 5.0
 
 
 class RunInfo(msgspec.Struct, frozen=True):
-    """Where a run is. Times are seconds since 1970.
+    """The status of a run. Times are seconds since 1970.
 
     state:          "running", "waiting", "done", "failed" or "stopped"
     owner:          the process that has it; "" for none
-    lease_until:    until when, unless it renews the lease
+    lease_until:    when the lease expires, unless it is renewed
     pending:        the calls that wait for a decision or a result
     text:           of the answer so far; known while the run waits, and when it is over
     usage_by_model: tokens by "provider:model", over all processes; of `Runs.list`, known as `text` is
     cost_estimate:  by the agent's `price` when each response came; of `Runs.list`, known as `text` is
     error:          why it failed: code and message
-    ready:          whether a run that waits was given something, so that `stream` or `resume` goes on with it
+    ready:          whether a waiting run has received input, so that `stream` or `resume` continues it
     """
 
     run: str
@@ -124,10 +124,10 @@ class RunInfo(msgspec.Struct, frozen=True):
 
 
 class DurableRun:
-    """Yields the events of a run, from its log: those that are there, then those that come.
+    """Yields the events of a run from its log: first the stored ones, then new ones.
 
-    Leaving it does not stop the run: see `Runs.stop`. It ends when the run is over, or waits; then `pending`
-    has what it waits for, and `Runs.stream` with the same id goes on.
+    Closing it does not stop the run: see `Runs.stop`. It ends when the run has ended or waits; then `pending`
+    has the waiting calls, and `Runs.stream` with the same id continues.
 
     id:   of the run
     seq:  number of the last event that was read, for `Runs.stream(after=)`
@@ -170,7 +170,7 @@ class DurableRun:
             raise self.error
 
     async def _followed(self) -> AsyncGenerator[Event]:
-        """Follows the log, which is not there before the run begins, nor after its events were deleted."""
+        """Follows the log, which does not exist before the run begins or after its events were deleted."""
         while True:
             try:
                 async with aclosing(self._pages()) as events:
@@ -189,17 +189,17 @@ class DurableRun:
                     self.seq = seq
                     yield event
                 if not page.frames and not page.ended and await self._waits():
-                    # What came after the page, and before the run waited.
+                    # Events written after the page and before the run began to wait.
                     last = await self._logs.read(self.id, self.seq)
                     for seq, event in last.events if last is not None else ():
                         self.seq = seq
                         yield event
                     break
         if self._owned is not None:
-            await asyncio.wait([self._owned.task])  # it records the end
+            await asyncio.wait([self._owned.task])  # it will record the end
 
     async def _recorded(self) -> RunRecord | None:
-        """The record of a run whose log has ended, or that waits; its process writes it just after.
+        """The record of a run whose log has ended, or that waits; its process writes it shortly afterwards.
 
         If that has died before, a reader that may produce the run records the end.
         """
@@ -212,11 +212,11 @@ class DurableRun:
             await self._claim()
             if self._owned is not None:
                 await asyncio.wait([self._owned.task], timeout=_CLAIM_S)
-            # Another process may write the end; nothing tells us, so that we look.
+            # Another process may write the end without a notification, so poll.
             await asyncio.sleep(_QUIET_S / 2)
 
     async def _waits(self) -> bool:
-        """Whether no event comes: the run waits. One whose process has died or left it goes on here."""
+        """Whether the run waits, so that no event follows. A run without a live process is continued here."""
         if self._owned is not None and not self._owned.task.done():
             return False
         record = await self._stored()
@@ -226,20 +226,20 @@ class DurableRun:
         return False
 
     async def _claim(self) -> None:
-        """Tries to take the run over, if it is time; whether its lease has passed, the database can tell."""
+        """Tries to take over the run, if due; the database decides whether its lease has expired."""
         now = asyncio.get_running_loop().time()
         if now >= self._claims_s:
             self._claims_s = now + _CLAIM_S
             self._owned = await persistently(self._begin, lambda: math.inf)
 
     async def _stored(self) -> RunRecord | None:
-        """Readers are patient, as those of its log are."""
+        """Retries like the readers of the log."""
         return await persistently(lambda: self._store.record(self.id), lambda: math.inf)
 
     def _see(self, event: Event) -> None:
         match event:
             case StepStart() | RetryNotice():
-                # A new step, or a new attempt: what was read before it is not part of its answer.
+                # A new step or attempt: text read before it is not part of its answer.
                 self._texts, self.error = [], None
             case TextDelta(delta):
                 self._texts.append(delta)
@@ -276,7 +276,7 @@ class DurableRun:
         return "".join(self._texts)
 
     def messages(self) -> list[Message]:
-        """The conversation so far, once the run was read until it is over or waits."""
+        """The conversation so far, once the run was read to its end or until it waits."""
         found = "" if self._record is None else self._record.result.messages
         return load_messages(found) if found else []
 

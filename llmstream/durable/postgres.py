@@ -60,7 +60,7 @@ class PostgresRunStore(RunStore):
         await self._link.aclose()
 
     async def _commit(self, changes: Sequence[Change]) -> list[Any]:
-        # In one order, so that no two processes wait for each other: each change locks the record of its run.
+        # Sorted, to avoid deadlocks: each change locks the record of its run.
         order = sorted(range(len(changes)), key=lambda at: changes[at].run)
         found = await self._link.together([(changes[at].statement, changes[at].values) for at in order])
         rows = {at: each[0] if each else None for at, each in zip(order, found, strict=True)}
@@ -89,7 +89,7 @@ class PostgresRunStore(RunStore):
         ours, stopping = set[str](), set[str]()
         async with self._link.transaction() as execute:
             ((now,),) = await execute(_NOW)
-            for run in sorted(claims):  # in one order, so that no two processes wait for each other
+            for run in sorted(claims):  # sorted, to avoid deadlocks
                 rows = await execute(_SQL.renew, (now + lease_s, run, claims[run]))
                 if rows:
                     ours.add(run)
@@ -109,8 +109,7 @@ class PostgresRunStore(RunStore):
 
     async def begin(self, run: str, epoch: int, key: str) -> bool:
         """As in `RunStore`."""
-        # The time of a step is for people; only leases need the server's clock, and one more round trip for
-        # it.
+        # The time of a step is informational; only leases need the server's clock, which costs a round trip.
         return await self._changes.row(run, _SQL.begin, run, epoch, run, key, epoch, time.time()) is not None
 
     async def done(self, run: str, epoch: int, key: str, data: bytes, usage: tuple[str, str]) -> bool:
@@ -128,7 +127,7 @@ class PostgresRunStore(RunStore):
             return given
 
     async def send(self, run: str, data: bytes) -> bool:
-        """As in `RunStore`. Two at once may find the same number; then the second one tries again."""
+        """As in `RunStore`. Two concurrent calls may get the same number; then the second one retries."""
         while await self._row(_SQL.send, run, run, time.time(), data, run) is None:
             record = await self.record(run)
             if record is None or record.is_over or await self._row(_SQL.inbox_ended, run) is not None:

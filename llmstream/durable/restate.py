@@ -1,4 +1,4 @@
-"""Durable runs as workflows of Restate (extra `restate`): its server starts them again, we keep their steps.
+"""Durable runs as workflows of Restate (extra `restate`): its server restarts them, llmstream has the steps.
 
     app = restate.app([workflow(agent, runs)])                # serve it, and register it with the server
     POST /llmstream.clerk/order-4711/run  "Ship it."          # at the server: the key is the id of the run
@@ -29,12 +29,12 @@ __all__ = ["workflow"]
 
 _MISSING: Final = "durable runs on Restate need the extra `restate`: pip install 'llmstream-sdk[restate]'"
 
-# How long a workflow sleeps before it looks whether others gave something to its run. Each look is two
-# entries of Restate's journal, so it looks less and less often.
+# How long a workflow sleeps before it checks for input to its run. Each check adds two entries to Restate's
+# journal, so the interval grows.
 _FIRST_LOOK_S: Final = 1.0
 _LAST_LOOK_S: Final = 900.0
 
-# Restate cuts the connection to a handler that gives no sign for so long after a minute without one, and
+# Restate cuts the connection to a handler that is silent for this long after a minute of inactivity, and
 # calls it again. A response and its tools are one entry, and may take long.
 _ABORT: Final = timedelta(days=1)
 
@@ -43,7 +43,7 @@ _CANCELLED: Final = 409
 
 
 class _Found(TypedDict):
-    """Where a run is: what Restate stores.
+    """The status of a run that Restate stores.
 
     error:   code and message of one that ended without an answer
     waits:   the approval or call id of each call that it waits for; None if it is over
@@ -69,9 +69,8 @@ def workflow(agent: Agent[Any, Any], runs: Runs) -> Workflow:
     """The Restate workflow "llmstream.NAME" for `restate.app`; its key is the id of the run.
 
     Its handlers: `run` takes the prompt and returns the text of the answer; `decide` takes `DecideInput`,
-    records it as `Runs.decide` does, and wakes the workflow. A decision that others give by `Runs.decide` is
-    seen later: after a second at first, after a quarter of an hour at most. To cancel the workflow stops the
-    run.
+    records it as `Runs.decide` does, and wakes the workflow. A decision made through `Runs.decide` is noticed
+    later: at first after a second, at most after a quarter of an hour. Cancelling the workflow stops the run.
 
     agent:  needs a name
     runs:   used by the event loop that serves the app
@@ -125,9 +124,9 @@ def _decisions(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _produced(agent: Agent[Any, Any], runs: Runs, run_id: str, prompt: str) -> _Found:
-    """Produces a run, or follows the process that does, until it is over, or waits and was given nothing.
+    """Produces a run, or follows the process that does, until it has ended, or waits without new input.
 
-    raises: LogUnavailable for a database that is away; Restate then tries again
+    raises: LogUnavailable for an unreachable database; Restate then retries
     """
     try:
         while not (info := await runs.run(agent, run_id, prompt)).is_over:
@@ -135,7 +134,7 @@ async def _produced(agent: Agent[Any, Any], runs: Runs, run_id: str, prompt: str
                 return _Found(text=info.text, error=None, waits=_waits(info))
     except LogUnavailable:
         raise
-    except LLMStreamError as error:  # such as an id that is one of another agent
+    except LLMStreamError as error:  # such as an id used by another agent
         return _Found(text="", error=(error.code, error.message), waits=None)
     return _Found(text=info.text, error=info.failure, waits=None)
 
@@ -145,7 +144,7 @@ def _waits(info: RunInfo) -> list[str]:
 
 
 async def _woken(context: WorkflowContext, waits: list[str], look_s: float) -> float:
-    """Waits until something is given, or it is time to look; returns how long to wait the next time."""
+    """Waits for input or the next check; returns how long to wait the next time."""
     from restate import wait_completed
 
     given = [context.promise(name).value() for name in waits]

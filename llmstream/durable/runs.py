@@ -34,23 +34,23 @@ __all__ = ["Runs"]
 
 _log: Final = logging.getLogger("llmstream.durable")
 
-# How often `resume` looks for runs whose process is dead, or to which something was given.
-_LOOK_S: Final = 0.5
+# Interval at which `resume` looks for runs whose process is dead or that have received input.
+_POLL_S: Final = 0.5
 
-# Rarely enough that it costs nothing; what is due for deletion has been over for days.
+# Rare enough to cost nothing; runs due for deletion ended days ago.
 _SWEEP_S: Final = 3600.0
 
 # The longest id of a run, as of event logs.
-_MOST_CHARS: Final = 512
+_MAX_CHARS: Final = 512
 
 
 class Runs:
-    """Durable runs in one database. One object a process, used by one event loop.
+    """Durable runs in one database. One object per process, used by one event loop.
 
     where:   "sqlite:PATH"; "postgresql://..." (extra `postgres`); or a `RunStore` of your own, with `logs`
     logs:    where events go, such as `open_logs("redis://...")`; by default the same database. `Runs` closes
              only logs that it has opened
-    lease_s: how long a process may be silent before another one may take its runs
+    lease_s: how long a process may be silent before another one may take over its runs
     keep_s:  how long a run is stored after its end; 30 days by default
     owner:   name of this process; default: "HOST:PID"
     raises:  InvalidRequest for an address or option that is invalid. The database is opened at first use
@@ -77,7 +77,7 @@ class Runs:
         owner = owner or f"{socket.gethostname()}:{os.getpid()}"
         self._worker = Worker(self._store, self.logs, owner=owner, lease_s=lease_s, keep_s=keep_s)
         self._opening: asyncio.Future[None] | None = None
-        # Processes that live for less than an hour delete too.
+        # The first sweep is due at once, so that short-lived processes also delete.
         self._swept_s = -_SWEEP_S
         self._closed = False
 
@@ -100,7 +100,7 @@ class Runs:
         after: int = -1,
         **options: Any,
     ) -> DurableRun:
-        """Starts a run, or goes on with the one of this id; nothing happens until it is read.
+        """Starts a run, or continues the one with this id; nothing happens until it is read.
 
         The run is produced in this process, whether it is read to its end or not, unless another living
         process has it; its events are the same in each.
@@ -133,12 +133,12 @@ class Runs:
         deps: Any = None,
         **options: Any,
     ) -> RunInfo:
-        """Starts a run, or goes on with it, as `stream` does, and reads it until it is over, or waits.
+        """Starts or continues a run as `stream` does, and reads it until it has ended or waits.
 
         For engines and task queues, which call it again after a crash.
 
-        returns: where the run is then; also of one that failed, see `RunInfo.failure`
-        raises:  as `stream`, but nothing that the run itself failed with
+        returns: the status of the run, also of a failed one; see `RunInfo.failure`
+        raises:  as `stream`, except the error of a failed run
         """
         failure: LLMStreamError | None = None
         try:
@@ -147,16 +147,16 @@ class Runs:
         except LLMStreamError as error:
             failure = error
         info = await self.status(run)
-        # The error of a run that is over is its result; anything else is a reason to try again.
+        # The error of an ended run is its result; any other error is a reason to retry.
         if failure is not None and (info is None or not info.is_over or info.agent != agent.name):
             raise failure
         assert info is not None, "a run that was read has a record"
         return info
 
     def follow(self, run: str, *, after: int = -1) -> DurableRun:
-        """Reads a run that others produce; like `stream`, but this process never produces it.
+        """Reads a run produced elsewhere; like `stream`, but this process never produces it.
 
-        It ends when the run is over, or waits. `Runs.logs.follow` reads on while a run waits.
+        It ends when the run has ended or waits. `Runs.logs.follow` continues while a run waits.
         """
 
         async def begin() -> None:
@@ -166,7 +166,7 @@ class Runs:
         return DurableRun(self._store, self.logs, None, run, begin, after=after)
 
     async def submit(self, agent: Agent[Any, Any] | str, run: str, prompt: Prompt, **options: Any) -> None:
-        """Leaves a run to the workers that call `resume`; one of this id that exists stays as it is.
+        """Submits a run for the workers that call `resume`; an existing one with this id stays unchanged.
 
         agent:   the agent, or only its name
         options: as for `stream`
@@ -198,7 +198,7 @@ class Runs:
         return await self._worker.take(run, agent, deps)
 
     async def _settle(self, record: RunRecord) -> None:
-        """Ends the log of a stopped run, if whoever stopped it died before that: its readers wait for it."""
+        """Ends the log of a stopped run if the stopping process died before doing so: readers wait for it."""
         if record.state == "stopped":
             status = await self.logs.status(record.run)
             if status is None or status.state == "open":
@@ -207,14 +207,14 @@ class Runs:
     async def resume(
         self, agents: Mapping[str, Agent[Any, Any]], *, once: bool = False, limit: int = 100
     ) -> int:
-        """Goes on with runs whose process is dead, and with waiting ones to which something was given.
+        """Continues runs whose process is dead, and waiting ones that have received input.
 
-        Call it in each worker. It runs until it is cancelled, or with `once` until the runs that are due
-        now are over or wait; it looks every half second.
+        Call it in each worker. It runs until it is cancelled, or with `once` until the runs that are due now
+        have ended or wait; it polls every half second.
 
         agents: by the name that their runs have
         limit:  how many runs this process has at once
-        returns: how many runs it has taken
+        returns: how many runs it has taken over
         """
         await self._open()
         taken, mine = 0, set[asyncio.Task[None]]()
@@ -229,9 +229,9 @@ class Runs:
             if once and not found and not mine:
                 return taken
             if once and mine:
-                await asyncio.wait(mine, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(mine, timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)
             elif not found:
-                await asyncio.sleep(_LOOK_S * random.uniform(0.5, 1.0))  # noqa: S311  # workers take turns
+                await asyncio.sleep(_POLL_S * random.uniform(0.5, 1.0))  # noqa: S311  # workers take turns
 
     async def _taken(self, record: RunRecord, agents: Mapping[str, Agent[Any, Any]]) -> OwnedRun | None:
         try:
@@ -244,8 +244,8 @@ class Runs:
         if room <= 0:
             return []
         try:
-            # Runs of ours may be due as well, when their lease is late; they are left out below, and must not
-            # take the place of others.
+            # Our own runs may be due as well if their lease is late; they are skipped below and must not use
+            # up the limit.
             found = await self._store.due(agents, room + len(self._worker.owned))
             await self._sweep()
         except LogUnavailable as error:
@@ -254,7 +254,7 @@ class Runs:
         return [record for record in found if record.run not in self._worker.owned][:room]
 
     async def _sweep(self) -> None:
-        """Deletes what has been over for long, once an hour."""
+        """Deletes runs that ended long ago, once an hour."""
         now = time.monotonic()
         if now >= self._swept_s + _SWEEP_S:
             self._swept_s = now
@@ -267,7 +267,7 @@ class Runs:
         *,
         results: Mapping[str, Any] = {},
     ) -> None:
-        """Decides about calls that wait, and gives external results; from any process, also while none runs.
+        """Decides about waiting calls, and supplies external results; from any process, also if none runs.
 
         decisions: by `approval_id`; True and False for `Approve()` and `Deny()`
         results:   of external calls, by the `call_id` of the pending call
@@ -275,7 +275,7 @@ class Runs:
         """
         await self._open()
         record = await self._known(run)
-        # All names are checked before anything is given: a wrong one leaves the run as it was.
+        # All names are checked before anything is recorded: a wrong one leaves the run unchanged.
         steps = pending_calls(record, await self._store.steps(run))
         given: dict[str, Any] = {f"decision/{name}": decision_to(value) for name, value in decisions.items()}
         given |= {result_key(call): checked_result(value, call) for call, value in results.items()}
@@ -293,7 +293,7 @@ class Runs:
         A run that was about to end has a next step for it. If a limit or a failure ends the run first, the
         message is the last one of its history.
 
-        raises: InvalidRequest if it is over, or has taken its last look at messages; RunNotFound
+        raises: InvalidRequest if it has ended, or no longer accepts messages; RunNotFound
         """
         if not isinstance(message, str | Message):
             raise InvalidRequest(f"a run is sent a str or a Message, got {message!r}")
@@ -307,7 +307,7 @@ class Runs:
             )
 
     async def stop(self, run: str) -> bool:
-        """Stops a run, in whatever process it is; returns False if it is over already.
+        """Stops a run, in whatever process it is; returns False if it has already ended.
 
         raises: RunNotFound
         """
@@ -324,9 +324,9 @@ class Runs:
         return True
 
     async def _close_log(self, run: str) -> None:
-        """Ends the log of a run that no process has."""
+        """Ends the log of a run without a process."""
         try:
-            # Only a producer ends a log, so that its readers learn of the stop; this one has nothing to add.
+            # Only a producer can end a log, which informs its readers of the stop; this one adds no events.
             live = await self.logs.start(run, nothing(), take_over="replay")
         except RunExists:
             return
@@ -334,7 +334,7 @@ class Runs:
         await live.wait()
 
     async def status(self, run: str) -> RunInfo | None:
-        """Where a run is, with tokens and cost of all processes that had it; None if there is no such run."""
+        """The status of a run, with tokens and cost of all its processes; None if there is no such run."""
         await self._open()
         record = await self._store.record(run)
         if record is None:
@@ -362,7 +362,7 @@ class Runs:
         return record
 
     async def aclose(self) -> None:
-        """Leaves the runs of this process to others, and closes the database. Idempotent.
+        """Releases the runs of this process to others, and closes the database. Idempotent.
 
         Tools that run are cancelled, and count as interrupted.
         """
@@ -386,8 +386,8 @@ class Runs:
                 "asyncio.run()."
             )
         try:
-            # Several callers may wait for one opening; the first one that is cancelled must not take it from
-            # the others.
+            # Several callers may wait for one opening; cancelling the first must not cancel it for the
+            # others.
             await asyncio.shield(opening)
         except Exception:
             if self._opening is opening:
@@ -396,8 +396,8 @@ class Runs:
 
 
 def _check_id(run: str) -> None:
-    if not isinstance(run, str) or not 0 < len(run) <= _MOST_CHARS or "\0" in run:
-        raise InvalidRequest(f"the id of a run is a str of 1 to {_MOST_CHARS} characters, got {run!r:.80}")
+    if not isinstance(run, str) or not 0 < len(run) <= _MAX_CHARS or "\0" in run:
+        raise InvalidRequest(f"the id of a run is a str of 1 to {_MAX_CHARS} characters, got {run!r:.80}")
 
 
 def _request(prompt: Prompt, options: Mapping[str, Any]) -> str:

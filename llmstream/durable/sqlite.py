@@ -1,9 +1,8 @@
 """Durable runs in an SQLite file: for all processes of one machine, with nothing to install.
 
-Leases are counted by the time since the machine started, where that has a name (Linux), so that
-setting the clock costs no process its runs.
-By default each step is synced to the disk before the run continues, so that not even a power failure makes a
-tool run twice. The rules of the connection are those of `llmstream.log.sqlite_file`.
+Leases are counted by the time since the machine started, where boots have an id (Linux), so that setting the
+clock expires no lease. By default each step is synced to the disk before the run continues, so that not even
+a power failure makes a tool run twice. The rules of the connection are those of `llmstream.log.sqlite_file`.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class SQLiteRunStore(RunStore):
         self._path = Path(path)
         self._synchronous = synchronous
         self._clock = clock
-        # The start of the machine, to which leases belong; without a name for it they go by its clock.
+        # Id of the boot to which leases belong; without one they use the wall clock.
         self._boot = machine_boot() if boot is None else boot
         self._lease_clock = lease_clock or (machine_time if self._boot else clock)
         self._worker: SQLiteWorker | None = None
@@ -86,7 +85,7 @@ class SQLiteRunStore(RunStore):
                 )
             connection.execute("create table if not exists durable_boot (boot text not null)")
             if connection.execute("select boot from durable_boot").fetchall() != [(self._boot,)]:
-                # Leases of before it started; whoever had them is dead.
+                # Leases from before the boot: their processes are dead.
                 connection.execute("update durable_runs set lease_until = 0 where state = 'running'")
                 connection.execute("delete from durable_boot")
                 connection.execute("insert into durable_boot values (?)", (self._boot,))

@@ -1,7 +1,7 @@
 """The store of durable runs: a record of each run, and its steps under their keys.
 
-A record is claimed by one process at a time. Each claim raises the epoch; each write carries the epoch of its
-claim and is refused if it is not the record's any more. So a process that was only asleep can do no harm.
+A record is claimed by one process at a time. Each claim increments the epoch; each write carries the epoch of
+its claim and is refused if the record has a newer one. So a process that was only suspended can do no harm.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ done, failed, stopped: over."""
 
 
 class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a run waits for.
+    """The calls that a run waits for.
 
     step:    the number of the suspended step
     pending: its calls
@@ -36,7 +36,7 @@ class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a run ended, or what it has so far while it waits.
+    """The outcome of a run, or its state so far while it waits.
 
     messages:      saved form of the conversation
     finish_reason: of the last step
@@ -85,12 +85,12 @@ class RunRecord(msgspec.Struct, frozen=True):
 
     @property
     def waits_for(self) -> Waiting:
-        """What it waits for."""
+        """The waiting calls."""
         return msgspec.json.decode(self.waiting, type=prepared(Waiting)) if self.waiting else Waiting()
 
     @property
     def result(self) -> Outcome:
-        """How it ended, or what it has so far."""
+        """The outcome, or the state so far."""
         return msgspec.json.decode(self.outcome, type=prepared(Outcome)) if self.outcome else Outcome()
 
     @property
@@ -107,7 +107,7 @@ class RecordedStep(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """The leases that could be renewed: runs whose stop was requested, and all others that are still ours."""
+    """The renewed leases: runs with a requested stop, and the others."""
 
     ours: frozenset[str]
     stopping: frozenset[str]
@@ -117,7 +117,7 @@ _pending = msgspec.json.Decoder(PendingCall).decode
 
 
 def pending_calls(record: RunRecord, steps: Mapping[str, RecordedStep]) -> dict[str, int]:
-    """The steps in which calls wait, by the last part of the key that others give: "decision/<approval>".
+    """The steps in which calls wait, by the last part of the key of the input: "decision/<approval>".
 
     A call may wait while others of its step still run, and the run is not suspended yet.
     """
@@ -128,21 +128,21 @@ def pending_calls(record: RunRecord, steps: Mapping[str, RecordedStep]) -> dict[
     }
     for key, step in steps.items():
         if "/approval/" in key and step.data is not None:
-            # A sub-agent's stand below the step of the run itself, which waits for it.
+            # Keys of a sub-agent are below the run's own step, which waits for it.
             number = int(key.partition("/")[0])
             found.setdefault(f"decision/{_pending(step.data).approval_id}", number)
     return found
 
 
 class RunStore(ABC):
-    """A database of runs. One object a process; it is used by one event loop.
+    """A database of runs. One object per process, used by one event loop.
 
     raises: LogUnavailable from every method, if the database cannot be reached or does not accept a write
     """
 
     @abstractmethod
     async def open(self) -> None:
-        """Connects, and makes the tables."""
+        """Connects, and creates the tables."""
 
     @abstractmethod
     async def aclose(self) -> None:
@@ -150,11 +150,11 @@ class RunStore(ABC):
 
     @abstractmethod
     async def create(self, run: str, agent: str, request: str) -> RunRecord:
-        """Makes the record of a run, without an owner; returns the one that is there."""
+        """Creates the record of a run, without an owner; returns an existing one instead."""
 
     @abstractmethod
     async def claim(self, run: str, owner: str, lease_s: float) -> RunRecord | None:
-        """Takes a run that is not over and that no living process has; None if that is not so."""
+        """Claims a run that has not ended and that no live process has; otherwise returns None."""
 
     @abstractmethod
     async def renew(self, claims: Mapping[str, int], lease_s: float) -> Renewal:
@@ -165,11 +165,11 @@ class RunStore(ABC):
 
     @abstractmethod
     async def steps(self, run: str) -> dict[str, RecordedStep]:
-        """All steps of a run, and what was given to it, by key."""
+        """All steps of a run and all its input, by key."""
 
     @abstractmethod
     async def look(self, run: str, key: str) -> bytes | None:
-        """What is recorded or was given under a key."""
+        """The data recorded or given under a key."""
 
     @abstractmethod
     async def begin(self, run: str, epoch: int, key: str) -> bool:
@@ -185,25 +185,25 @@ class RunStore(ABC):
 
     @abstractmethod
     async def give(self, run: str, key: str, data: bytes) -> bool:
-        """Records what others give to a run; False if it is over, or the key has something."""
+        """Records input to a run; False if it has ended, or the key is in use."""
 
     @abstractmethod
     async def send(self, run: str, data: bytes) -> bool:
-        """Gives a message, under the next key "inbox/N"; False if the run is over.
+        """Records a message under the next key "inbox/N"; False if the run has ended.
 
-        Also if it is about to end: then it has recorded b"" under such a key.
+        Also if it is about to end and has recorded b"" under such a key.
         """
 
     @abstractmethod
     async def leave(self, run: str, epoch: int, state: State, waiting: str, outcome: str) -> bool:
-        """Gives a run back: it waits, it is over, or it is "running" and another process may have it.
+        """Releases a run: it waits, has ended, or is "running" and another process may claim it.
 
         returns: False if the run was lost
         """
 
     @abstractmethod
     async def request_stop(self, run: str) -> RunRecord | None:
-        """Marks a run as stopping; one that no living process has is stopped at once."""
+        """Marks a run as stopping; one without a live process is stopped at once."""
 
     @abstractmethod
     async def record(self, run: str) -> RunRecord | None:
@@ -217,7 +217,7 @@ class RunStore(ABC):
 
     @abstractmethod
     async def due(self, agents: Sequence[str], limit: int) -> Sequence[RunRecord]:
-        """Runs of these agents that a process may take: its owner is dead, or something was given to it."""
+        """Runs of these agents that may be claimed: the owner is dead, or there is new input."""
 
     @abstractmethod
     async def usage(self, run: str) -> dict[str, Usage]:

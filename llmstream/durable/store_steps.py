@@ -1,4 +1,4 @@
-"""The port `Steps` over a `RunStore`: what a claimed run records, and what was given to it."""
+"""The port `Steps` over a `RunStore`: the records of a claimed run and its input."""
 
 from __future__ import annotations
 
@@ -18,26 +18,25 @@ __all__ = ["StoreSteps", "persistently"]
 
 T = TypeVar("T")
 
-# How often a timed wait looks.
-_LOOK_S: Final = 0.1
+# Polling interval of a timed wait.
+_POLL_S: Final = 0.1
 
-# How long a database that cannot be reached is tried again, if the lease is longer; a server that starts
-# again takes a second or two.
+# How long to retry an unreachable database, if the lease is longer; a server restart takes a second or two.
 _PATIENCE_S: Final = 10.0
 
 # The pause between two attempts.
 _AGAIN_S: Final = 0.2
 
-# How long the record of a response waits for the first step that follows it. The run comes to its calls
-# within some ten turns of the loop; a response without calls is recorded so much later. With three commits a
-# step instead of two, SQLite with `synchronous=full` took 8 % more CPU.
+# How long the record of a response waits for the first step that follows it. The run reaches its calls within
+# some ten loop iterations; a response without calls is recorded that much later. With three commits a step
+# instead of two, SQLite with `synchronous=full` took 8 % more CPU.
 _FOLLOWS_S: Final = 0.001
 
 _head = msgspec.json.Decoder(Head)
 
 
 async def persistently(call: Callable[[], Awaitable[T]], until: Callable[[], float]) -> T:
-    """Calls a database, and again while it cannot be reached.
+    """Calls a database, with retries while it cannot be reached.
 
     call:   may be repeated, although its first attempt may have been carried out
     until:  the end of the lease, in loop time
@@ -58,9 +57,9 @@ class StoreSteps:
     """The steps of one run, under one claim of it. See `Steps`.
 
     lease_s:     by how much the lease is renewed
-    valid_until: end of the lease in loop time; what may be done again is not begun after it
-    broken: why nothing more is recorded: the run was lost, or its database failed; None else
-    sealed: whether the run has its end, so that only what is recorded counts, and nothing more is done
+    valid_until: end of the lease in loop time; repeatable steps are not started after it
+    broken: why nothing more is recorded: the run was lost, or its database failed; otherwise None
+    sealed: whether the run has ended, so that only recorded steps apply, and none is started
     """
 
     def __init__(
@@ -81,10 +80,10 @@ class StoreSteps:
         self._done = {key: step.data for key, step in recorded.items() if step.data is not None}
         self._begun = {key for key, step in recorded.items() if step.data is None}
         self._late = set[asyncio.Task[None]]()
-        self._follows = asyncio.Event()  # set once a step follows the responses that are not recorded
+        self._follows = asyncio.Event()  # set once a step follows the unrecorded responses
 
     def lose(self) -> Lost:
-        """Notes that another process has the run; from now on nothing is done."""
+        """Records that another process has the run; no step is started afterwards."""
         error = Lost(
             f"run {self.run!r} is no longer this process's: its lease had passed, and another process has "
             "taken it over, or it was stopped. What was in progress here is not recorded."
@@ -102,8 +101,8 @@ class StoreSteps:
             raise Interrupted(f"{key} had begun in a process that died; it is not done again.", reason=key)
         if self.sealed:
             raise Lost(f"run {self.run!r} has ended, so {key} is not done any more.")
-        # The beginning is recorded before the work: without it no process could know afterwards that a
-        # payment may have been made. What may be done again needs no such record, and saves the write.
+        # The beginning is recorded before the work: otherwise a crash would leave no sign that a payment may
+        # have been made. A repeatable step needs no such record, which saves the write.
         self._follows.set()
         if not again:
             await self._written(lambda: self._store.begin(self.run, self.epoch, key))
@@ -111,7 +110,7 @@ class StoreSteps:
         if again:
             await self._still_ours()
         data = await do()
-        # The last response of a sub-agent, whose tokens the record of its call has too, or its failure.
+        # The last response of a sub-agent, whose tokens are also in the record of its call, or its failure.
         await self._settled()
         if _is_response(key):
             self._done[key] = data
@@ -120,7 +119,7 @@ class StoreSteps:
         return await self._recorded(key, data)
 
     async def _still_ours(self) -> None:
-        """Asks, once the lease has passed, whether anybody has the run; if not, a busy process keeps it.
+        """After the lease has expired, checks whether another process has the run; if not, this one keeps it.
 
         raises: Lost
         """
@@ -134,7 +133,7 @@ class StoreSteps:
     def _record_late(self, key: str, data: bytes) -> None:
         """Records a response in one commit with the beginnings of its calls, which follow at once.
 
-        Until then no other step is done, and nobody is shown what comes after it: see `unrecorded`.
+        Until then no other step starts, and no reader gets later events: see `unrecorded`.
         """
         if not self._late:
             self._follows.clear()
@@ -157,7 +156,7 @@ class StoreSteps:
             self.broken = self.broken or error
 
     async def _settled(self) -> None:
-        """Records the late responses now; raises why nothing more is recorded."""
+        """Records the delayed responses now; raises if nothing more can be recorded."""
         self._follows.set()
         await self.recorded()
         if self.broken is not None:
@@ -165,7 +164,7 @@ class StoreSteps:
 
     @property
     def unrecorded(self) -> bool:
-        """Whether a response is known to this process alone."""
+        """Whether a response is not yet recorded."""
         return bool(self._late)
 
     async def recorded(self) -> None:
@@ -174,9 +173,9 @@ class StoreSteps:
             await asyncio.wait(self._late)
 
     async def _recorded(self, key: str, data: bytes) -> bytes:
-        """What stands under the key after this attempt to record it."""
+        """The data under the key after this attempt to record it."""
         if not await self._persistently(lambda: self._record(key, data)):
-            # Others were first to give it, or the run is lost.
+            # Other input was recorded first, or the run is lost.
             found = await self._look(key) if _is_given(key) else None
             if found is None:
                 raise self.lose()
@@ -187,7 +186,7 @@ class StoreSteps:
     async def _record(self, key: str, data: bytes) -> bool:
         if await self._store.done(self.run, self.epoch, key, data, _usage(key, data)):
             return True
-        # An earlier attempt may have recorded it, although its answer did not arrive.
+        # An earlier attempt may have recorded it, although the reply was lost.
         return await self._store.look(self.run, key) == data
 
     async def _written(self, write: Callable[[], Awaitable[bool]]) -> None:
@@ -202,14 +201,14 @@ class StoreSteps:
             raise
 
     async def wait(self, key: str, timeout_s: float | None) -> bytes | None:
-        """As in `Steps`; without a time it returns at once, and the run waits without a process."""
+        """As in `Steps`; without a timeout it returns at once, and the run waits without a process."""
         loop = asyncio.get_running_loop()
         until = loop.time() + (timeout_s or 0.0)
         while True:
             found = await self._look(key)
             if found is not None or loop.time() >= until:
                 return found
-            await asyncio.sleep(min(_LOOK_S, until - loop.time()))
+            await asyncio.sleep(min(_POLL_S, until - loop.time()))
 
     async def _look(self, key: str) -> bytes | None:
         found = self._done.get(key)
@@ -221,7 +220,7 @@ class StoreSteps:
 
 
 def _is_given(key: str) -> bool:
-    """Whether others may give something under the key; everything else only this process records."""
+    """Whether others may record input under the key; only this process records other keys."""
     first, _, rest = key.partition("/")
     return first == "inbox" or rest.startswith(("decision/", "result/"))
 

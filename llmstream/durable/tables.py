@@ -1,8 +1,8 @@
 """The tables of durable runs, and each change of them as one statement, for SQLite and PostgreSQL alike.
 
 A statement is atomic in both. Where one depends on the record of the run, it takes it from the common table
-expression `held`; PostgreSQL locks that row, so that a claim and a write of the process that loses cannot
-both come first. Changes share commits: those that come while one is under way are in the next one.
+expression `held`; PostgreSQL locks that row, which serializes a claim and a write of the losing process.
+Changes share commits: those made during a commit are in the next one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["TABLES", "VERSION", "Change", "Changes", "Statements", "cost_of", "r
 
 
 class _Spent(msgspec.Struct):
-    """The cost in the column of tokens."""
+    """The field of the cost in the column of tokens."""
 
     cost: float | None = None
 
@@ -29,7 +29,7 @@ class _Spent(msgspec.Struct):
 _spent: Final = msgspec.json.Decoder(_Spent).decode
 
 VERSION: Final = 1
-"""Of the tables, in `durable_version`. A newer one is refused."""
+"""Version of the tables, in `durable_version`. A newer one is refused."""
 
 _COLUMNS: Final = RunRecord.__struct_fields__
 _NAMES: Final = ", ".join(_COLUMNS)
@@ -69,15 +69,14 @@ class Statements:
         )
         self.record = self._form(f"select {_NAMES} from durable_runs where run = ?")
         self.claim = self._form(
-            # The condition and the change are one statement: of claims at the same time one finds the lease
-            # passed.
+            # The condition and the change are one statement: of concurrent claims only one succeeds.
             "update durable_runs set owner = ?, epoch = epoch + 1, lease_until = ?, changed = ?, ready = 0, "
             "state = 'running' where run = ? and state in ('running', 'waiting') and lease_until < ? "
             f"returning {_NAMES}"
         )
         self.renew = self._form(
-            # Also a lease that has passed, if nobody has claimed the run since: a slow process keeps what is
-            # its own.
+            # Also an expired lease, if no other process has claimed the run since: a slow process keeps its
+            # runs.
             "update durable_runs set lease_until = ? where run = ? and epoch = ? and state = 'running' "
             "returning stopping"
         )
@@ -112,7 +111,7 @@ class Statements:
             "changed = ?, ended = ? where run = ? and epoch = ? and state = 'running' returning epoch"
         )
         self.request_stop = self._form(
-            # A higher epoch for a run whose process is dead: if it was only asleep, its next write is
+            # A new epoch for a run whose process is dead: if it was only suspended, its next write is
             # refused.
             "update durable_runs set stopping = 1, changed = ?, "
             "epoch = case when lease_until < ? then epoch + 1 else epoch end, "
@@ -147,7 +146,7 @@ class Statements:
         return self._form(query), (*values, limit)
 
     def due(self, agents: Sequence[str], now: float, limit: int) -> tuple[str, tuple[Any, ...]]:
-        """A query for runs that may be taken, the one that waits longest first, and its parameters."""
+        """A query for runs that may be claimed, the longest waiting first, and its parameters."""
         query = (
             f"select {_NAMES} from durable_runs where {_among('agent', agents)} and "
             "((state = 'running' and lease_until < ?) or (state = 'waiting' and ready = 1)) "
@@ -185,7 +184,7 @@ def usage_of(rows: Iterable[Sequence[Any]]) -> dict[str, Usage]:
 class Change(NamedTuple):
     """A statement that waits for its commit, and its first row.
 
-    run: the one that it changes
+    run: the changed run
     row: None if it changed nothing
     """
 
@@ -200,7 +199,7 @@ Commit: TypeAlias = Callable[[Sequence[Change]], Awaitable[Sequence[Any]]]
 
 
 class Changes:
-    """The changes that wait, and the task that commits them."""
+    """Pending changes, and the task that commits them."""
 
     def __init__(self, commit: Commit) -> None:
         self._commit = commit
@@ -208,21 +207,21 @@ class Changes:
         self._committing: asyncio.Task[None] | None = None
 
     async def row(self, run: str, statement: str, *values: Any) -> Any:
-        """The first row that a change returns, once it is committed; None if there is none."""
+        """The first row returned by a change, once it is committed; None if there is none."""
         change = Change(run, statement, values, asyncio.get_running_loop().create_future())
         self._waiting.append(change)
-        # A commit waits for a disk or a server: steps that end side by side share it.
+        # A commit waits for a disk or a server: concurrent steps share one.
         if self._committing is None or self._committing.done():
             self._committing = asyncio.create_task(self._commit_all(), name="llmstream durable commits")
         return await change.row
 
     async def settled(self) -> None:
-        """Waits until nothing waits: whoever asked for a change gets its result."""
+        """Waits until no change is pending, so that each caller gets its result."""
         if self._committing is not None:
             await asyncio.wait([self._committing])
 
     async def _commit_all(self) -> None:
-        await asyncio.sleep(0)  # calls that start side by side come into one commit
+        await asyncio.sleep(0)  # changes of concurrent calls join one commit
         while self._waiting:
             changes, self._waiting = self._waiting, []
             try:
@@ -233,5 +232,5 @@ class Changes:
                         change.row.set_exception(error)
                 continue
             for change, row in zip(changes, rows, strict=True):
-                if not change.row.done():  # else whoever waited was cancelled
+                if not change.row.done():  # otherwise the caller was cancelled
                     change.row.set_result(row)

@@ -1,6 +1,6 @@
 """The runs that this process has claimed: each is produced into its log, and its lease is renewed.
 
-A run that waits, or whose process shuts down, leaves its log open for the next producer.
+The log of a waiting run, or of one whose process shuts down, stays open for the next producer.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ __all__ = ["OwnedRun", "Request", "Worker", "nothing"]
 
 _log: Final = logging.getLogger("llmstream.durable")
 
-# A lease is renewed so often within its length: two may fail.
+# Renewals within the length of a lease: two may fail.
 _RENEWALS: Final = 3
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a run was asked: saved messages, and options of `Agent.stream` that JSON can express."""
+    """The request of a run: saved messages, and options of `Agent.stream` that JSON can express."""
 
     messages: str
     options: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class OwnedRun:
-    """A run that this process has claimed, until it is over, waits, or is lost.
+    """A run that this process has claimed, until it ends, waits, or is lost.
 
     record: as it was claimed
     task:   produces it; it never fails unseen
     run:    the agent's run; None before it begins
-    error:  what ended it that is no error of the run itself
+    error:  why it ended, if that is not an error of the run itself
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class OwnedRun:
         self.task = asyncio.create_task(self._produce(), name=f"llmstream durable run {record.run}")
 
     def renewed(self, until: float) -> None:
-        """The lease is renewed, until a loop time."""
+        """Records a renewed lease, valid until a loop time."""
         self._until = until
         if self._steps is not None:
             self._steps.valid_until = until

@@ -89,7 +89,7 @@ async def _stop(endpoint: Endpoint) -> Finding:
         numbers = re.findall(r"\d+", exchange.text)
         if "7" not in numbers:
             return inconclusive("the model did not count", exchange)
-        # 15 first: a text that goes on has the sequence, too.
+        # 15 first: a longer text also has the sequence.
         if "15" in numbers:
             return found(
                 "broken",
@@ -156,7 +156,7 @@ async def _settings(endpoint: Endpoint) -> Finding:
     exchange = await endpoint.ask("What is 2 + 2? Answer with the number.", **_SETTINGS)
     dropped = [name for name in _SETTINGS if left_out(exchange, name)]
     message = exchange.error.message if exchange.error is not None else ""
-    # Servers name the field that they refuse; the quirk leaves out these alone.
+    # Servers name the field that they refuse; the quirk omits only these.
     named = [name for name in _SETTINGS if name in message and name not in dropped]
     if problem := failure(exchange, "a setting", quirk=unsupported(quirks_of(endpoint.model), *named)):
         return problem
@@ -264,7 +264,7 @@ async def _reasoning(endpoint: Endpoint) -> Finding:
         return found("unsupported", why)
     if problem := failure(exchange, "reasoning"):
         return problem
-    # A closing tag alone: the template has opened it in the prompt (Qwen3).
+    # Only a closing tag: the template has opened it in the prompt (Qwen3).
     if tag := re.search(r"</?(think|thinking|reasoning)>", exchange.text):
         tags = "opened" if tag[0].startswith("</") else "tags"
         known = quirks_of(endpoint.model) is not None
@@ -300,11 +300,11 @@ async def _echo(endpoint: Endpoint) -> Finding:
     if problem := failure(after, "reasoning in the history", quirk=quirk):
         return problem
     return found(
-        "ok", "accepted" if _goes_back(endpoint, exchange, talk) else "not sent back to this provider"
+        "ok", "accepted" if _is_sent_back(endpoint, exchange, talk) else "not sent back to this provider"
     )
 
 
-def _goes_back(endpoint: Endpoint, exchange: Exchange, talk: list[Message]) -> bool:
+def _is_sent_back(endpoint: Endpoint, exchange: Exchange, talk: list[Message]) -> bool:
     """Whether the request of the next turn has the reasoning, as text or as a signature."""
     request = endpoint.model.request(talk, reasoning="low", max_output_tokens=_THINKING_TOKENS)
     try:
@@ -314,7 +314,7 @@ def _goes_back(endpoint: Endpoint, exchange: Exchange, talk: list[Message]) -> b
     except LLMStreamError:
         return False
     parts = [part for part in exchange.message.parts if isinstance(part, Reasoning)]
-    # Shorter texts may stand in any request by chance.
+    # Shorter texts may be in any request by chance.
     marks = [text for part in parts for text in (part.text, *_texts(part.metadata)) if len(text) > 3]
     # As JSON has it, without the quotes.
     return any(msgspec.json.encode(mark)[1:-1] in body for mark in marks)

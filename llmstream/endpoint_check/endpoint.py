@@ -1,4 +1,4 @@
-"""The endpoint under test: sends requests and notes what can be seen of each response.
+"""The endpoint under test: sends requests and records the observable data of each response.
 
 An `Exchange` has the HTTP head, the reads of the body with their times, and the events.
 """
@@ -187,7 +187,7 @@ _USUAL_WAIT_S: Final = 2.0
 
 
 class _Tap:
-    """A decoder that notes what it is fed."""
+    """A decoder that records its input."""
 
     def __init__(self, decoder: Decoder, note: Callable[[bytes], None]) -> None:
         self._decoder = decoder
@@ -260,7 +260,7 @@ class Endpoint:
             raise InvalidRequest("check_endpoint() needs a plain Model: no middleware, no WebSocket")
         # The model is the caller's.
         tapped = copy.copy(model)
-        # A repeated request would hide what is to be seen; rate limits are waited for in `ask`.
+        # A retried request would hide the result; `ask` waits for rate limits.
         tapped.retry = Retry(max_retries=0)
         # Before the first probe: a missing key is an error of the caller, no finding.
         await tapped._addressed(Encoded(HttpRequest("/", method="GET")), Request(model=model.name))
@@ -282,7 +282,7 @@ class Endpoint:
         await asyncio.gather(*self._named.values(), return_exceptions=True)
 
     async def once(self, name: str, prompt: Prompt, *, output: Any = None, **options: Any) -> Exchange:
-        """An exchange that several probes look at: made by the first of them."""
+        """An exchange that several probes examine: made by the first of them."""
         if name not in self._named:
             asked = self.ask(prompt, output=output, **options)
             self._named[name] = asyncio.create_task(asked, name=f"check {name}")
@@ -303,10 +303,10 @@ class Endpoint:
 
         change:      of the request before it is encoded
         model:       instead of the endpoint's
-        leave_after: leaves the response after so many batches with content
+        leave_after: closes the response after this many batches with content
         """
         used = model or self.model
-        # adapt off: a request that is changed after a refusal would hide what was refused.
+        # adapt off: a request that is changed after a refusal would hide the refused field.
         given = cast(StreamOptions, {"max_output_tokens": self.max_tokens, "adapt": False, **options})
         request = used.request(prompt, output=output, **given)
         request = request if change is None else change(request)
@@ -352,7 +352,7 @@ class Endpoint:
 
 
 def _tapped(plan: Plan, exchange: Exchange, began: float, secrets: Iterable[str]) -> Plan:
-    """The plan of a call whose bytes are noted."""
+    """The plan of a call whose bytes are recorded."""
 
     def masked(body: bytes) -> bytes:
         for secret in secrets:

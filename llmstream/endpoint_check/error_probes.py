@@ -48,7 +48,7 @@ async def _wrong_model(endpoint: Endpoint) -> Finding:
 
 
 async def _bad_key(endpoint: Endpoint) -> Finding:
-    # A wrong `api_key` would go beside the right one.
+    # A wrong `api_key` would be sent in addition to the right one.
     if any(map(carries_secret, endpoint.model._headers)):
         return found("skipped", "the key is in the model's headers")
     model = copy.copy(endpoint.model)
@@ -92,7 +92,7 @@ def _judged(
     """Whether an error has the status and the type that programs expect."""
     error = exchange.error
     assert error is not None
-    # Neither says anything about the refusal that was asked for.
+    # Neither is evidence about the requested refusal.
     if isinstance(error, RateLimited | CallerError) and (problem := failure(exchange, what)):
         return problem
     got = f"{what} gets {error.status or 'no status'} ({type(error).__name__})"
@@ -120,7 +120,7 @@ _RETRIED: Final = "The error looks temporary: the request is repeated in vain."
 
 
 def _form(exchange: Exchange) -> Finding | None:
-    """The finding for an error body that is no JSON object; None for one that is."""
+    """The finding for an error body that is not a JSON object; None for one that is."""
     body = exchange.error_body.strip()
     meaning = "The reason cannot be read by a program; people see markup or a bare text."
     if body[:1] == b"<":

@@ -1,7 +1,7 @@
 """A probe: a name, its cost, and a function that sends requests to the endpoint and judges the exchange.
 
 A judge separates "the wire broke" from "the model chose otherwise". The latter is `inconclusive`, and the
-question is put again in plainer words. Also here: the questions and exchanges that several probes look at.
+question is asked again in simpler words. Also here: the questions and exchanges shared by several probes.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """One question to an endpoint.
 
     name:     as in `--only`
-    title:    what it looks at
-    requests: how many it sends of its own; further ones only where an answer shows nothing
+    title:    what it checks
+    requests: how many it sends; further ones only if an answer shows nothing
     tokens:   limit of its responses, if it needs more than the others
     phase:    "first" and "last" run one after the other, before and after the rest
     """
@@ -126,7 +126,7 @@ def failure(
     reason = f"{error.code}{f' (HTTP {error.status})' if error.status else ''}: {message_of(error)}"
     if isinstance(error, RateLimited | Overloaded):
         return found("skipped", f"refused for now: {reason}")
-    if isinstance(error, CallerError):  # llmstream itself knows that it cannot be asked for
+    if isinstance(error, CallerError):  # llmstream itself does not support it here
         return found("unsupported", excerpt(message_of(error)))
     if isinstance(error, ContentFiltered):
         return inconclusive(f"refused by a content filter: {reason}")
@@ -173,7 +173,7 @@ async def asked(endpoint: Endpoint, judge: Judge, *prompts: Any, **options: Any)
 
 
 async def baseline(endpoint: Endpoint) -> Exchange:
-    """A response of about a hundred tokens, which most probes of the stream look at."""
+    """A response of about a hundred tokens, examined by most probes of the stream."""
     return await endpoint.once("baseline", COUNTING)
 
 

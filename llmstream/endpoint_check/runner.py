@@ -67,7 +67,7 @@ DEFAULT_ATTEMPTS: Final = 2
 _INPUT_TOKENS: Final = 200
 
 # After one of these to a plain question, no other probe would show anything.
-_HOPELESS: Final = (
+_FATAL_ERRORS: Final = (
     AuthenticationError,
     BadRequest,
     PermissionDenied,
@@ -80,7 +80,7 @@ _HOPELESS: Final = (
 class Bound(msgspec.Struct, frozen=True, kw_only=True):
     """The most that a check sends and costs.
 
-    requests: if each question has to be put as often as allowed
+    requests: if each question must be asked as often as allowed
     dollars:  None where the price is not known
     """
 
@@ -91,7 +91,7 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
 
 def bound_of(model: str, probes: Sequence[Probe], *, max_tokens: int, attempts: int) -> Bound:
     """The upper bound of a check; `model` is "provider:model"."""
-    shared = 3  # baseline, its successor, the call that several probes look at
+    shared = 3  # baseline, its successor, the call shared by several probes
     requests = sum(probe.requests for probe in probes) * attempts + shared
     tokens = sum(probe.requests * max(probe.tokens, max_tokens) for probe in probes) * attempts
     tokens += shared * max_tokens
@@ -163,7 +163,7 @@ class _Run:
         for probe in by_phase["first"]:
             await self._one(probe)
         rest = by_phase["middle"] + by_phase["last"]
-        if any(isinstance(exchange.error, _HOPELESS) for exchange in self._endpoint.exchanges):
+        if any(isinstance(exchange.error, _FATAL_ERRORS) for exchange in self._endpoint.exchanges):
             self._found |= {probe.name: _named(probe, _SKIPPED) for probe in rest}
             return self._found
         async with asyncio.TaskGroup() as group:

@@ -26,7 +26,7 @@ from llmstream.events import TextDelta
 
 __all__ = ["CANCELLATION", "STREAM_PROBES"]
 
-# More than fits into the usual limit, so that it can be left before its end.
+# Longer than the usual limit, so that it can be closed before its end.
 _LONG: Final = "Count from 1 to 400. Write the numbers in digits, separated by commas, and nothing else."
 _SHORT: Final = "Count from 1 to 3. Write the numbers in digits, separated by commas, and nothing else."
 
@@ -47,7 +47,7 @@ _LONG_ENOUGH_S: Final = 0.3
 # The share of the time within which a buffered response comes.
 _BURST: Final = 0.1
 # Numbers and commas have two to four characters a token.
-_MOST_CHARS_A_TOKEN: Final = 20
+_MAX_CHARS_A_TOKEN: Final = 20
 
 # Of the limit of tokens: vendors count the last ones differently.
 _NEARLY: Final = 0.9
@@ -195,7 +195,7 @@ async def _usage(endpoint: Endpoint) -> Finding:
     if problem := failure(exchange, "a plain question"):
         return found("skipped", problem.detail)
     usage, quirks = exchange.usage, quirks_of(endpoint.model)
-    if usage.output_tokens and usage.output_tokens < len(exchange.text) / _MOST_CHARS_A_TOKEN:
+    if usage.output_tokens and usage.output_tokens < len(exchange.text) / _MAX_CHARS_A_TOKEN:
         return found(
             "degraded",
             f"usage is implausible: {usage.output_tokens} output tokens for {len(exchange.text)} characters",
@@ -230,7 +230,7 @@ def _judge_unicode(exchange: Exchange) -> Finding:
         except UnicodeDecodeError as error:
             around = exchange.body[max(0, error.start - 20) : error.end + 20]
             return found("broken", "the body is not UTF-8", meaning=garbled, evidence=repr(around))
-    # A model may compose accents otherwise, which is no fault of the wire.
+    # A model may compose accents differently, which is not a fault of the wire.
     text = unicodedata.normalize("NFC", exchange.text)
     if "\ufffd" in text:
         return found(

@@ -42,7 +42,7 @@ _SENTENCES: Final = (
     "How vexingly quick daft zebras jump."
 )
 # Shorter arguments may be one piece on any server.
-_LUMP_CHARS: Final = 60
+_MIN_STREAMED_CHARS: Final = 60
 # Dialects whose wire has no pieces of arguments, or whose vendor sends none.
 _COMPLETE_CALLS: Final = frozenset({"gemini", "gemini-interactions", "ollama", "mistral"})
 
@@ -130,7 +130,7 @@ async def _arguments(endpoint: Endpoint) -> Finding:
         pieces = sum(delta.id == call.tool_call_id for delta in exchange.all(ToolInputDelta))
         if pieces > 1:
             return found("ok", f"{len(call.input)} characters in {pieces} pieces")
-        if len(call.input) < _LUMP_CHARS or endpoint.model.provider.dialect.name in _COMPLETE_CALLS:
+        if len(call.input) < _MIN_STREAMED_CHARS or endpoint.model.provider.dialect.name in _COMPLETE_CALLS:
             return found("ok", "complete, as usual for this API")
         return found(
             "degraded",
@@ -202,7 +202,7 @@ async def _forced(endpoint: Endpoint, choice: str, kind: str, tools: list[ToolSp
 
 async def _results(endpoint: Endpoint) -> Finding:
     exchange = await called(endpoint)
-    message = exchange.message if exchange.calls else _made_up()
+    message = exchange.message if exchange.calls else _example_message()
     results = [
         ToolResult(call.id, "minus 13 degrees, ice fog", name=call.name) for call in message.tool_calls
     ]
@@ -218,7 +218,7 @@ async def _results(endpoint: Endpoint) -> Finding:
     return await asked(endpoint, judge, talk, tools=[WEATHER])
 
 
-def _made_up() -> Message:
+def _example_message() -> Message:
     """A call for models that made none, so that the history is tried all the same."""
     return Message.assistant(ToolCall("call_1", "get_weather", '{"city": "Reykjavik"}'))
 

@@ -185,7 +185,7 @@ class EventStreamDecoder:
             known = read_headers(block)
             if len(block) <= _REPEATED_BLOCK_BYTES and len(self._read_before) < _REPEATED_BLOCKS:
                 self._read_before[block] = known
-        # Callers may change what they get; the next message with this block must not see it.
+        # Callers may modify the result, which must not affect the next message with this block.
         return known.copy()
 
 

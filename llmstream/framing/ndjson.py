@@ -54,7 +54,7 @@ class NDJSONDecoder:
             return []
         lines = (b"".join((held, chunk)) if held else chunk).split(b"\n")
         self._line = bytearray(lines.pop())
-        # A shorter chunk holds no line that is too long; its first, with what was held, is measured above.
+        # A shorter chunk holds no line that is too long; its first, including the buffer, is measured above.
         if len(chunk) > self.max_bytes:
             lines = self._within_cap(lines)
         texts = [text for line in lines if (text := line.strip(_BLANKS))]
@@ -94,7 +94,7 @@ class NDJSONDecoder:
         return chunk.removeprefix(_BOM)
 
     def _fail(self) -> LLMStreamError:
-        """Stores the error of a passed cap, and drops what was too long."""
+        """Stores the error of an exceeded limit, and drops the data."""
         self._line = bytearray()
         self.error = LimitExceeded(
             f"The NDJSON stream holds a line of more than {self.max_bytes} bytes. "

@@ -53,7 +53,7 @@ def payloads_of_run(text: bytes, end: int, eol: bytes) -> list[bytes] | None:
             pieces[0] = pieces[0][len(head) :]
         else:
             first = pieces.pop(0).split(blank)
-    # The syntax drops one space behind the colon. The split drops none here, so a block with one would keep
+    # The syntax drops one space after the colon. The split drops none here, so a block with one would keep
     # it.
     if head[-1:] == b":" and any(piece[:1] == b" " for piece in pieces):
         return None
@@ -77,7 +77,7 @@ def payloads_of_run(text: bytes, end: int, eol: bytes) -> list[bytes] | None:
 
 
 def _common_head(text: bytes, end: int, eol: bytes) -> bytes | None:
-    """What stands before the payload in the block at the middle, as in most blocks of a run."""
+    """The text before the payload in the middle block, as in most blocks of a run."""
     blank = eol + eol
     at = text.find(blank, end // 2, end - len(blank)) + len(blank)
     if at < len(blank):
@@ -228,7 +228,7 @@ class SSEDecoder:
             text = self._finish_block(text, eol, payloads)
         if self.error is None and not self._in_block:
             text = self._take_run(text, eol, payloads)
-            # Complete blocks, and nothing behind them.
+            # Complete blocks, and no text after them.
             if not text and not self._after_cr:
                 self._clean = True
                 return payloads
@@ -297,7 +297,7 @@ class SSEDecoder:
     def _take_run(self, text: bytes, eol: bytes, payloads: list[bytes]) -> bytes:
         """Takes complete blocks of the usual shapes from text that starts a block; returns the rest."""
         end = text.rfind(eol + eol)
-        # The quick way looks at no single line, so it takes no text in which one may be too long.
+        # The fast path does not check single lines, so it skips text in which one may be too long.
         if end < 0 or len(text) > self.max_bytes:
             return text
         end += 2 * len(eol)
@@ -388,7 +388,7 @@ class SSEDecoder:
         self._clean = False
 
     def _fail(self, what: str) -> LLMStreamError:
-        """Stores the error of a passed cap, and drops what was too long."""
+        """Stores the error of an exceeded limit, and drops the data."""
         self._drop()
         self.error = LimitExceeded(
             f"The event stream holds {what} of more than {self.max_bytes} bytes. "
@@ -398,7 +398,7 @@ class SSEDecoder:
         return self.error
 
     def _deliver(self, complete: list[_T]) -> list[_T]:
-        """Returns what was complete before an error; the error is raised by the next call."""
+        """Returns the complete events before an error; the error is raised by the next call."""
         if self.error is not None and not complete:
             raise self.error
         return complete

@@ -31,17 +31,17 @@ __all__ = ["NO_CONTENT", "Account", "Lane", "Outcome", "Row", "Trace", "estimate
 NO_CONTENT: Final = frozenset(
     {StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ReasoningStart, ReasoningEnd, ErrorEvent, Finish}
 )
-"""Events before which another model may still answer."""
+"""Events after which another model may still answer."""
 
 Lane: TypeAlias = Literal["pass", "translate"]
 
 Outcome: TypeAlias = Literal["open", "complete", "cut", "failed", "left", "lost"]
-"""How a call ended: `cut` broke off after its first content, `left` is the client's doing, and `lost` a
-gateway that died."""
+"""How a call ended: `cut` was interrupted after its first content, `left` was closed by
+the client, and `lost` belongs to a gateway that died."""
 
-# Of English text in common tokenizers: a rough figure, for where a vendor reports nothing.
+# For English text in common tokenizers: a rough estimate if the vendor reports no count.
 _BYTES_PER_TOKEN: Final = 4
-# Errors of requests that no vendor had.
+# Errors of requests that did not reach a vendor.
 _NOT_SENT: Final = frozenset(
     {"connection-failed", "invalid-request", "unsupported", "missing-key", "tls-error", "proxy-error"}
 )
@@ -66,7 +66,7 @@ class Row(msgspec.Struct, kw_only=True):
     first_s:   from the request to the first content
     duration_s: from the request to the end
     cost_usd:  None if no price is known
-    estimated: whether tokens or cost are estimates, because the vendor did not report all of them
+    estimated: whether tokens or cost are estimates, because the vendor reported them only in part
     tried:     models that failed before the one that answered
     """
 
@@ -96,27 +96,27 @@ class Trace(Protocol):
     """Observes one call, for telemetry."""
 
     def asked(self, model: str) -> None:
-        """A model, "provider:model", is asked."""
+        """A request is sent to a model, "provider:model"."""
 
     def first(self, after_s: float) -> None:
-        """The first content has come."""
+        """The first content has arrived."""
 
     def failed_over(self, error: ErrorInfo, duration_s: float) -> None:
-        """The model failed, and another may be asked."""
+        """The model failed, and another may be tried."""
 
     def ended(self, usage: Usage) -> None:
-        """The call is settled, and its row complete."""
+        """The call is settled, and its row is complete."""
 
 
 class Account:
     """Collects what one call used, and settles it once.
 
-    wire:     of the vendor that is asked
+    wire:     of the current vendor
     usage:    as far as the vendor has reported it
     chars:    of the content so far, for an estimate where it reports nothing
     complete: whether the vendor ended the response
-    began:    whether the client has content
-    left:     whether the client left a response that is read on without it
+    began:    whether the client has received content
+    left:     whether the client disconnected while the response is still read
     """
 
     def __init__(
@@ -146,14 +146,14 @@ class Account:
         self.over: Callable[[], object] | None = None  # called once it is settled
 
     def asked(self, model: Model[Any], target: Target) -> None:
-        """Notes the model that is asked now."""
+        """Records the model of the current request."""
         self.row.model, self._target = f"{model.provider.name}:{model.name}", target
         self.wire = model.provider.dialect.name
         if self._trace is not None:
             self._trace.asked(self.row.model)
 
     def begin(self) -> None:
-        """Notes the first content."""
+        """Records the first content."""
         if not self.began:
             self.began = True
             self.row.first_s = self._clock() - self._start
@@ -161,16 +161,16 @@ class Account:
                 self._trace.first(self.row.first_s)
 
     def failed_over(self, error: ErrorInfo) -> None:
-        """Notes a model that failed before its first content, and that the next one is asked."""
+        """Records a model that failed before its first content; the next one is tried."""
         self.row.tried = f"{self.row.tried}, ".removeprefix(", ") + f"{self.row.model} ({error.code})"
-        # The next model is billed on its own: what the failed one reported does not belong to the answer.
+        # The next model is billed separately: usage of the failed one does not belong to the answer.
         self.complete = False
         self.usage = Usage()
         if self._trace is not None:
             self._trace.failed_over(error, self._clock() - self._start)
 
     def failed(self, error: ErrorInfo) -> None:
-        """Notes the failure of the response."""
+        """Records the failure of the response."""
         self._error = error
 
     def settle(self) -> None:
@@ -194,29 +194,29 @@ class Account:
     def _outcome(self) -> Outcome:
         if self._error is not None:
             return "cut" if self.began else "failed"
-        # No error and no end of the vendor: only the client can have stopped reading.
+        # Neither an error nor an end from the vendor: only the client can have stopped reading.
         return "complete" if self.complete and not self.left else "left"
 
     @property
     def _refused(self) -> bool:
-        """Whether the vendor made nothing. One that had the request and fell silent may have."""
+        """Whether the vendor generated nothing. One that received the request and timed out may have."""
         error = self._error
         if error is None or self.began:
             return False
         return (error.status or 0) >= 400 or error.code in _NOT_SENT
 
     def _usage(self) -> Usage:
-        """The vendor's counts; an estimate of those that it did not report, unless it refused the call."""
+        """The vendor's counts; an estimate of missing ones, unless it refused the call."""
         usage, row = self.usage, self.row
         known = usage.input_tokens is not None and usage.output_tokens is not None
         row.estimated = not known
         if self._refused and usage.input_tokens is None:
             row.estimated = False
             return Usage(0, 0, 0)
-        # A vendor's final counts are what it bills, also where our estimate is higher.
+        # A vendor's final counts are billed, even if our estimate is higher.
         if known and self.complete:
             return usage
-        # Vendors that count while they stream have counted less than was made when it broke off.
+        # Vendors that count while streaming have counted less than was generated when the stream broke.
         made = max(usage.output_tokens or 0, estimated_tokens(self.chars))
         if known and usage.input_tokens and made == usage.output_tokens:
             return usage

@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 
 _log: Final = logging.getLogger("llmstream.gateway")
 
-# Anthropic's, Azure's and Google's; the others send `Authorization: Bearer`.
+# Anthropic's, Azure's and Google's; other clients send `Authorization: Bearer`.
 _KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
 # The access key id of a request signed for AWS; the signature cannot be checked without the secret.
 _AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/")
@@ -45,13 +45,13 @@ _AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/"
 _TAG_HEADER: Final = "x-llmstream-tag"
 _TAG: Final = re.compile(r"[A-Za-z0-9][\w.@:/-]{0,63}", re.ASCII)
 
-_ANYONE: Final = Key(name="")
+_ANONYMOUS: Final = Key(name="")
 
-# Questions to a remote ledger at a time; each waits for a round trip.
+# Concurrent requests to a remote ledger; each waits for a round trip.
 _ASKERS: Final = 8
 
-# A disk that holds up the event loop for so long gets its changes from a thread for a while. One slow change
-# may have waited for a busy CPU.
+# If changes block the event loop for this long, a thread makes them for a while. A single slow change may
+# have waited for a busy CPU.
 _SLOW_S: Final = 0.005
 _SLOW_IN_A_ROW: Final = 3
 _SLOW_FOR_S: Final = 10.0
@@ -60,7 +60,7 @@ _CHANGES_BEFORE_TIDY: Final = 250
 
 
 class Refused(Exception):
-    """The gateway refuses a request itself: `error` is for its client, as it is."""
+    """The gateway itself refuses a request; `error` is sent to the client unchanged."""
 
     def __init__(self, error: LLMStreamError) -> None:
         super().__init__(error.message)
@@ -70,10 +70,10 @@ class Refused(Exception):
 class Admission:
     """Keys and limits of one gateway.
 
-    ledger:       keys, limits and the log; None admits everyone and keeps nothing
+    ledger:       keys, limits and the log; None admits everyone and stores nothing
     keys:         "auto" requires a key as soon as the ledger has one
     allow_remote: whether other machines may reach the gateway; then a key is required
-    limits:       of each key that has none of its own
+    limits:       for keys without limits of their own
     tags:         budgets of tags
     """
 
@@ -86,7 +86,7 @@ class Admission:
         limits: Limits = Limits(),
         tags: Mapping[str, Budget] | None = None,
     ) -> None:
-        # An open relay spends the operator's money, so that the safe combination is the only one that starts.
+        # An open relay spends the operator's money, so only safe combinations are allowed to start.
         if allow_remote and (ledger is None or keys == "none"):
             raise InvalidRequest(
                 "a gateway that other machines can reach needs keys. Pass keys=PATH, and add one with "
@@ -99,25 +99,25 @@ class Admission:
         self._allow_remote = allow_remote
         askers = _ASKERS if ledger is not None and ledger.is_remote else 1
         self._asking = ThreadPoolExecutor(askers, "llmstream-ledger")
-        # One thread keeps the order in which calls end.
+        # A single thread preserves the order in which calls end.
         self._writing = ThreadPoolExecutor(1, "llmstream-ledger-writer")
         self._unwritten: deque[Callable[[Ledger], object]] = deque()
         self._slow, self._slow_until = 0, -math.inf
         self._changes = 0
 
     async def admit(self, http: HttpRequest) -> Key:
-        """Returns the client's key; one without a name for anyone.
+        """Returns the client's key; an anonymous one if none is needed.
 
         raises: Refused
         """
         if not self._allow_remote:
-            # A page of the web may resolve its own name to 127.0.0.1 (DNS rebinding).
+            # A web page may resolve its own name to 127.0.0.1 (DNS rebinding).
             if not host_is_local(http.headers.get("host", "localhost")):
                 raise _refused("the gateway serves this machine only, but the Host header names another")
             if is_foreign_page(http.headers):
                 raise _refused("the gateway serves this machine only; the Origin header names another")
         if not await self._is_key_required():
-            return self._limited(_ANYONE)
+            return self._limited(_ANONYMOUS)
         given = given_secrets(http)
         key = await self.ask(lambda ledger: ledger.find(given))
         if key is None:
@@ -140,7 +140,7 @@ class Admission:
     def tag_of(self, key: Key, http: HttpRequest) -> str:
         """Returns the tag of a call: that of its key, else the client's.
 
-        raises: Refused for one that is no name
+        raises: Refused for an invalid name
         """
         given = http.headers.get(_TAG_HEADER, "")
         if key.tag or not given:
@@ -157,10 +157,10 @@ class Admission:
         waits: bool = False,
         given_up: Callable[[], object] | None = None,
     ) -> _T | None:
-        """Asks the ledger; None without one.
+        """Queries the ledger; None without one.
 
-        waits:    whether it may wait for another process even where the ledger is on this machine
-        given_up: called, in any thread, if the question succeeds although this task has been cancelled
+        waits:    whether it may wait for another process even if the ledger is on this machine
+        given_up: called, in any thread, if the query succeeds after this task was cancelled
         raises:   Refused if the ledger cannot be reached: then no call is admitted
         """
         ledger = self.ledger
@@ -186,7 +186,7 @@ class Admission:
         raises: Refused if a limit or a budget does not allow it
         """
         tag_budget = self.tags.get(row.tag)
-        # The client waits until the reserve is stored: a gateway that dies then knows of the call.
+        # The client waits until the reserve is stored, so that a crashed gateway does not lose the call.
         try:
             if self._at_once(
                 lambda ledger: ledger.reserve(row, key, tokens, cost_usd, tag_budget, waits=False)
@@ -195,7 +195,7 @@ class Admission:
             await self.ask(
                 lambda ledger: ledger.reserve(row, key, tokens, cost_usd, tag_budget),
                 waits=True,
-                # No model has been asked, so that nothing of the reserve is owed.
+                # No request was sent to a model, so none of the reserve was used.
                 given_up=lambda: self.settle(
                     msgspec.structs.replace(row, outcome="left", cost_usd=0.0, estimated=False)
                 ),
@@ -204,11 +204,11 @@ class Admission:
             raise Refused(error) from None
 
     def settle(self, row: Row) -> None:
-        """Writes what a call has used, behind the caller's back: a client that left must not stop it."""
+        """Writes the usage of a call in the background: a client that disconnects must not stop it."""
         if not row.id:
             return
         try:
-            # After those that wait, in the order in which calls end.
+            # After pending ones, in the order in which calls end.
             if not self._unwritten and self._at_once(lambda ledger: ledger.settle(row, waits=False)):
                 return
         except Exception as error:
@@ -216,9 +216,9 @@ class Admission:
         self.later(lambda ledger: ledger.settle(row))
 
     def _at_once(self, change: Callable[[Ledger], object]) -> bool:
-        """Makes a change here, unless that may take long; returns whether it is made.
+        """Makes a change in the event loop, unless that may take long; returns whether it was made.
 
-        A change takes 30 us, and the way to a thread and back ten times as long.
+        A change takes 30 us, a round trip to a thread ten times as long.
         """
         ledger, began = self.ledger, time.monotonic()
         if ledger is None or ledger.is_remote or began < self._slow_until:
@@ -239,13 +239,13 @@ class Admission:
     def later(self, change: Callable[[Ledger], object]) -> None:
         """Makes a change on the ledger's thread; nothing without a ledger.
 
-        What cannot be written is tried again with the next change, and at the end.
+        Failed writes are retried with the next change, and at the end.
         """
         if self.ledger is not None:
             self._unwritten.append(change)
             try:
                 self._writing.submit(self._write, self.ledger)
-            except RuntimeError:  # closed, while a call was still being cut off
+            except RuntimeError:  # closed while a call was still being cancelled
                 _log.error("a call ended after the ledger was closed; its reserve stays in the log")
 
     def _write(self, ledger: Ledger) -> None:
@@ -259,7 +259,7 @@ class Admission:
 
     def close(self) -> None:
         """Waits until all calls are written, and closes the ledger."""
-        self._asking.shutdown(wait=True)  # first: what is given up there is written
+        self._asking.shutdown(wait=True)  # first: this writes the released reserves
         if self.ledger is not None and self._unwritten:
             self._writing.submit(self._write, self.ledger)
         self._writing.shutdown(wait=True)
@@ -276,7 +276,7 @@ class Admission:
         return self._keys == "auto" and bool(await self.ask(lambda ledger: ledger.has_keys))
 
     def _limited(self, key: Key) -> Key:
-        """The key with the gateway's limits where it has none of its own."""
+        """The key, with the gateway's limits as defaults."""
         limits = self.limits
         if limits.requests_per_minute is None and limits.tokens_per_minute is None:
             return key

@@ -1,8 +1,8 @@
-"""Carries what one vendor signed through a client of another wire, and back.
+"""Carries one vendor's signatures through a client of another wire, and back.
 
-Vendors want back what they signed or encrypted: thoughts, and calls. The client's wire has a slot for its
-own vendor's signatures; there they travel as an envelope, signed by this gateway. Where a wire has no slot,
-they are found again by the id of the call.
+Vendors require the reasoning and calls that they signed or encrypted to be sent back. The client's wire has a
+field for its own vendor's signatures; there they are sent as an envelope, signed by this gateway. If a wire
+has no such field, they are looked up by the id of the call.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ from llmstream.server_side.wires import EventEncoder
 __all__ = ["MARK", "Carrier", "CarryingEncoder"]
 
 MARK: Final = "ls1."
-"""With which an envelope begins."""
+"""The prefix of an envelope."""
 
-# A week: longer than a conversation with an agent rests. Later, its calls lose their signatures.
+# A week: longer than typical pauses in a conversation with an agent. After that, its calls lose their
+# signatures.
 _KEEP_S: Final = 7 * 86400.0
-# Some 10 MB at 1 kB a thought; without a ledger that is all a gateway remembers.
-_MOST_IN_MEMORY: Final = 10_000
+# About 10 MB at 1 kB per reasoning block; without a ledger a gateway has only these.
+_MAX_IN_MEMORY: Final = 10_000
 # Half of SHA-256 (RFC 2104, 5 allows no less): envelopes travel with every request, and short ones cost less.
 _MAC_BYTES: Final = 16
 
-# Where a wire's clients keep what their vendor signed: the dialect's key, the field, and whether the wire has
-# base64 there, which clients decode.
+# Where a wire's clients store their vendor's signatures: the dialect's key, the field, and whether the wire
+# has base64 there, which clients decode.
 _SLOTS: Final = {
     "anthropic": ("anthropic", "signature", False),
     "openai-responses": ("openai", "encrypted_content", False),
@@ -57,12 +58,12 @@ _SLOTS: Final = {
 }
 _MARK_BASE64: Final = "bHMxL"  # of "ls1." and what follows
 
-# Nearly all events of a stream; they have no signature, and pass before anything else is looked at.
+# Nearly all events of a stream; they have no signature, and are passed on without further checks.
 _UNCHANGED: Final = frozenset({TextDelta, ToolInputDelta})
 
 
 class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What belongs to one call: the thoughts before it, and its own metadata."""
+    """The signed data of one call: the reasoning before it, and its own metadata."""
 
     thoughts: list[tuple[str, Metadata | None]] = []
     metadata: Metadata | None = None
@@ -79,7 +80,7 @@ class Carrier:
     """Envelopes, and the table of calls.
 
     secret: signs envelopes; the same for all workers
-    save, find: the table for other workers and restarts; by default this process alone
+    save, find: the table for other workers and restarts; by default only this process
     """
 
     def __init__(self, secret: bytes, save: Save | None = None, find: Find | None = None) -> None:
@@ -94,13 +95,13 @@ class Carrier:
         return base64.b64encode(seal.encode()).decode() if as_base64 else seal
 
     def opened(self, text: str) -> Metadata | None:
-        """Returns what an envelope holds; None for one that this gateway did not sign."""
+        """Returns the content of an envelope; None for one that this gateway did not sign."""
         try:
             if text.startswith(_MARK_BASE64):
                 text = base64.b64decode(text).decode("ascii")
             payload, _, mac = text.removeprefix(MARK).partition(".")
             data = _from_base64(payload)
-            # Without the check a client could forge what the vendor sees as its own earlier output.
+            # Without the check a client could forge data that the vendor treats as its own earlier output.
             if hmac.compare_digest(self._mac(data), _from_base64(mac)):
                 return _decode_metadata(data)
         except (ValueError, binascii.Error, msgspec.MsgspecError):
@@ -111,12 +112,12 @@ class Carrier:
         return hmac.digest(self._secret, payload, hashlib.sha256)[:_MAC_BYTES]
 
     def remember(self, entries: dict[str, _Entry]) -> None:
-        """Stores what belongs to calls, by owner and id."""
+        """Stores the signed data of calls, by owner and id."""
         rows = [(key, msgspec.json.encode(entry)) for key, entry in entries.items()]
-        # In memory too, because the store is written behind the caller's back: the client's next request may
-        # come first.
+        # In memory too, because the store is written in the background: the client's next request may arrive
+        # first.
         self._recent.update(rows)
-        while len(self._recent) > _MOST_IN_MEMORY:
+        while len(self._recent) > _MAX_IN_MEMORY:
             self._recent.popitem(last=False)
         if self._save is not None and rows:
             self._save(rows, _KEEP_S)
@@ -131,10 +132,10 @@ class Carrier:
     # From the client to the vendor.
 
     async def restored(self, request: Request, wire: str, owner: str) -> Request:
-        """Returns the request with what vendors signed in it, as they sent it.
+        """Returns the request with the vendors' original signatures.
 
         wire:  of the client
-        owner: name of the client's key; no client gets what belongs to another
+        owner: name of the client's key; clients cannot read each other's data
         """
         calls = [
             part
@@ -146,7 +147,7 @@ class Carrier:
         keys = {call.id: _keys(owner, wire, call.id, call.name, call.arguments) for call in calls}
         found = await self._found([*dict.fromkeys(key for both in keys.values() for key in both)])
         entries = {
-            # By id where it is known, since two calls may ask for the same.
+            # By id if known, since two calls may be equal.
             call_id: next(found[key] for key in both if key in found)
             for call_id, both in keys.items()
             if not found.keys().isdisjoint(both)
@@ -179,17 +180,17 @@ class Carrier:
 
 
 def _restored(parts: list[Part], message: Message, entries: dict[str, _Entry]) -> Message:
-    """The message with thoughts and signatures of its calls."""
+    """The message with the reasoning and the signatures of its calls."""
     known = [entries.get(part.id) if isinstance(part, ToolCall) else None for part in parts]
     again = any(entry is not None and entry.thoughts for entry in known)
     out: list[Part] = []
     first = True
     for part, entry in zip(parts, known, strict=True):
         if again and isinstance(part, Reasoning):
-            continue  # the same thoughts come below; a client may have lost their text
+            continue  # the same reasoning is added below; a client may have lost its text
         if entry is not None and isinstance(part, ToolCall):
             thoughts: list[Part] = [Reasoning(text, metadata) for text, metadata in entry.thoughts]
-            # A response begins with its thoughts, and text may stand between them and the call.
+            # A response begins with its reasoning, and text may be between it and the call.
             out = [*thoughts, *out] if first else [*out, *thoughts]
             first = False
             part = msgspec.structs.replace(part, metadata=merge_metadata(entry.metadata, part.metadata))
@@ -198,12 +199,12 @@ def _restored(parts: list[Part], message: Message, entries: dict[str, _Entry]) -
 
 
 # Clients of Ollama have no ids for calls, those of Gemini need not send them, and Mistral's may be shortened
-# to the nine characters that its API takes. There, what a call asks for is the next best.
+# to the nine characters that its API accepts. For these, look up by name and arguments.
 _WITHOUT_IDS: Final = frozenset({"ollama", "gemini", "mistral"})
 
 
 def _keys(owner: str, wire: str, call_id: str, name: str, arguments: str) -> tuple[str, ...]:
-    """What a call is found by, best first."""
+    """The lookup keys of a call, best first."""
     by_id = f"{owner}:{call_id}"
     if wire not in _WITHOUT_IDS:
         return (by_id,)
@@ -215,9 +216,9 @@ def _keys(owner: str, wire: str, call_id: str, name: str, arguments: str) -> tup
 
 
 class CarryingEncoder:
-    """Puts what a vendor signed into the slots of the client's wire, and remembers it by call.
+    """Writes vendors' signatures into the fields of the client's wire, and stores them by call.
 
-    is_native: whether the vendor that answers speaks the client's wire, and its signatures fit as they are
+    is_native: whether the responding vendor uses the client's wire, so that signatures pass unchanged
     """
 
     def __init__(
@@ -240,7 +241,7 @@ class CarryingEncoder:
         kind = type(event)
         if kind in _UNCHANGED:
             return self._encode(event)
-        # Only now is it known which model answers: another one may have failed before.
+        # Known only now, because earlier models may have failed.
         if self._native is None:
             self._native = self._is_native()
         return self._encode(event if self._native else self._carried(event))
@@ -268,8 +269,7 @@ class CarryingEncoder:
                     event, provider_metadata=self._slotted(event.provider_metadata)
                 )
             case Finish():
-                # At the end, in one write; a stream that breaks off has no answer that a client would send
-                # back.
+                # At the end, in one write; clients do not send back the answer of an interrupted stream.
                 self._carrier.remember(self._entries)
                 self._entries = {}
             case _:

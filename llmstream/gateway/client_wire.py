@@ -29,38 +29,39 @@ __all__ = [
     "with_model",
 ]
 
-# A name that no vendor has, for the checks of a request: the rules of a vendor's model do not hold for
-# another model that answers in its place.
+# An unknown model name for the checks of a request: the rules of the named model do not apply to the model
+# that answers instead.
 _NEUTRAL: Final = "llmstream-gateway"
 
-# Bytes and not a decoded value: a body that is written again would lose its order and its spaces, which
-# vendors' prompt caches may depend on.
+# Raw bytes: decoding and encoding a body would lose its field order and white space, on which vendors' prompt
+# caches may depend.
 _MODEL_FIELD: Final = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)*"')
 # Wires that name the model in the path: Gemini, Vertex, Bedrock.
 MODEL_IN_PATH: Final = re.compile(
     r"(?P<before>/(?:models|model|tunedModels)/)(?P<model>[^/?]+?)(?=(?::|%3A)[A-Za-z]+(?:$|\?)|/[a-z-]+(?:$|\?))"
 )
 
-# In-band errors that the vendor's own clients raise. On other wires a client may take the end of the body
-# for the end of the response, so the connection is cut behind the error.
+# In-band errors that the vendor's own clients raise. On other wires a client may treat the end of the body as
+# the end of the response, so the connection is cut after the error.
 _RAISED_BY_CLIENTS: Final = frozenset({"anthropic", "openai-responses", "bedrock-converse", "ollama"})
 
-# OpenAI's and Anthropic's SDKs obey a `retry-after` up to 60 s, and use a shorter wait of their own past it.
+# OpenAI's and Anthropic's SDKs obey a `retry-after` up to 60 s, and use a shorter wait for longer ones.
 _SHORT_WAIT_S: Final = 60.0
 
-# The event that Anthropic itself sends in a silence, which its SDKs skip.
+# The event that Anthropic sends while idle, which its SDKs skip.
 _ANTHROPIC_PING: Final = b'event: ping\ndata: {"type": "ping"}\n\n'
 
-# Faults of the gateway's own settings; clients cannot mend them, and should not take their key for wrong.
+# Errors of the gateway's own configuration: clients cannot fix them, and must not conclude that their key is
+# wrong.
 _OUR_FAULTS: Final = frozenset({"authentication", "permission-denied", "missing-key"})
-# Messages of these name hosts and exceptions.
+# Messages of these errors contain hosts and exceptions.
 _OF_TRANSPORT: Final = frozenset(
     {"connection-failed", "connection-lost", "tls-error", "proxy-error", "redirect-refused", "protocol-error"}
 )
 
 
-# Of one connection only (RFC 9110, 7.6.1), or of the sender's own account and address. `accept-encoding`:
-# what is compressed cannot be read along.
+# Of one connection only (RFC 9110, 7.6.1), or of the sender's own account and address. `accept-encoding`: a
+# compressed response could not be monitored.
 _NOT_SENT_ON: Final = frozenset(
     [
         "connection",
@@ -117,14 +118,14 @@ _decode: Final = msgspec.json.Decoder(_ModelOf).decode
 
 
 class ClientCall(msgspec.Struct, frozen=True):
-    """What a client asked for.
+    """A client's request.
 
     side:     of its dialect
     http:     as received
-    model:    the name that it asked for
+    model:    the requested name
     streamed: whether it wants a stream
-    most_output_tokens: the limit that the client sets; None if it sets none
-    other:    whether the path is none of a wire, such as /v1/embeddings; `model` may be ""
+    most_output_tokens: the client's limit; None if it sets none
+    other:    whether the path belongs to no wire, such as /v1/embeddings; `model` may be ""
     """
 
     side: ServerSide
@@ -141,7 +142,7 @@ class ClientCall(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_other(cls, side: ServerSide, http: HttpRequest) -> ClientCall:
-        """Reads the model of a request that is of no wire, if it names one.
+        """Reads the model of a request outside all wires, if it names one.
 
         side: for the form of errors
         """
@@ -153,11 +154,11 @@ class ClientCall(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, side: ServerSide, http: HttpRequest) -> ClientCall:
-        """Reads the model's name, and whether a stream is wanted; nothing else of the body is checked.
+        """Reads the model's name, and whether a stream is wanted; the rest of the body is not checked.
 
         raises: BadRequest if the body is not JSON or names no model
         """
-        # Once, and no more of it than is needed: bodies of agents have hundreds of kilobytes.
+        # Decoded once, and only the needed fields: bodies of agents have hundreds of kilobytes.
         fields = _fields(http.body)
         # Wires have it in different places: a field of the body, another path, an `alt=sse` in the query.
         complete = as_streamed(http) is not None or is_complete(side, http, fields.stream)
@@ -173,7 +174,7 @@ class ClientCall(msgspec.Struct, frozen=True):
         return cls(side, http, model, not complete, most)
 
     def request(self) -> Request:
-        """Decodes the request, checked as the vendor checks it, but for the rules of its own models.
+        """Decodes the request, checked as the vendor checks it, except for rules of its own models.
 
         raises: LLMStreamError with the vendor's message
         """
@@ -197,7 +198,7 @@ def _fields(body: bytes) -> _ModelOf:
 
 
 def with_model(http: HttpRequest, model: str) -> HttpRequest:
-    """Returns the request for another model: no byte of it changes but the name, in the path or the body."""
+    """Returns the request for another model: only the name in the path or the body changes."""
     url, in_path = MODEL_IN_PATH.subn(lambda found: found["before"] + quote(model, safe=":@"), http.url, 1)
     if in_path:
         return msgspec.structs.replace(http, url=url)
@@ -216,9 +217,9 @@ def _renamed(body: bytes, model: str) -> bytes:
 
 
 def sent_headers(headers: Mapping[str, str], *, foreign: bool = False) -> dict[str, str]:
-    """Returns the client's headers that may go to a vendor: without credentials, and of no connection.
+    """Returns the client's headers that may go to a vendor: without credentials and hop-by-hop headers.
 
-    foreign: whether the vendor speaks another wire
+    foreign: whether the vendor uses another wire
     """
     listed = {name.strip().lower() for name in headers.get("connection", "").split(",")}
     return {
@@ -254,7 +255,7 @@ def error_reply(side: ServerSide, error: ErrorInfo) -> HttpResponse:
     reply = side.encode_error(error)
     headers = {**reply.headers, "x-llmstream-error": error.code, "cache-control": "no-store"}
     if error.retry_after_s is not None:
-        # In whole seconds, rounded up: a client that returns a moment early is refused again.
+        # In whole seconds, rounded up: a client that retries slightly early is refused again.
         headers["retry-after"] = str(max(1, -int(-error.retry_after_s // 1)))
         if error.retry_after_s > _SHORT_WAIT_S:
             # SDKs of OpenAI and Anthropic retry a 429 with waits of their own, which would not help.
@@ -265,8 +266,8 @@ def error_reply(side: ServerSide, error: ErrorInfo) -> HttpResponse:
 class WireWriter:
     """Writes a streamed response on the client's wire, for `serve.Body`.
 
-    A failure after the first byte is written in the wire's own form. Where its clients may overlook that,
-    `close` raises, which cuts the connection: no client takes half a response for a complete one.
+    A failure after the first byte is written in the wire's own form. If its clients may overlook that,
+    `close` raises, which cuts the connection, so that no client treats an incomplete response as complete.
     """
 
     def __init__(self, side: ServerSide, encoder: EventEncoder) -> None:
@@ -283,7 +284,7 @@ class WireWriter:
         """Returns the bytes of one event."""
         kind = type(event)
         if kind is ErrorEvent:
-            # The error is for the client: addresses, keys and accounts of the operator are taken out of it.
+            # The error goes to the client: remove addresses, keys and accounts of the operator.
             assert isinstance(event, ErrorEvent)
             self._error = client_error(event.error)
             event = ErrorEvent(self._error)

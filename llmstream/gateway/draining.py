@@ -1,4 +1,4 @@
-"""Reads responses to their end whose clients have left, for exact usage (`drain = true` in a route)."""
+"""Reads responses of disconnected clients to their end, for exact usage (`drain = true` in a route)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _log: Final = logging.getLogger("llmstream.gateway")
 _T = TypeVar("_T")
 _Item = TypeVar("_Item", covariant=True)
 
-# How far the vendor may be ahead of a client that is there.
+# How far the vendor may be ahead of a connected client.
 _AHEAD: Final = 64
-# A response that takes longer is left: its vendor may never end it.
+# A response that takes longer is closed: its vendor may never end it.
 _LONGEST_S: Final = 600.0
 
 
@@ -33,24 +33,24 @@ class Source(Protocol[_Item]):
         """Iterates it."""
 
     async def aclose(self) -> None:
-        """Leaves it."""
+        """Closes it."""
 
 
 class Drains:
-    """The responses that are read on without a client, so that a server waits for them before it stops."""
+    """The responses still read without a client; a server waits for them before it stops."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def of(self, source: Source[_T], account: Account) -> Drained[_T]:
-        """Returns the source, read in a task of its own."""
+        """Returns the source, read in a separate task."""
         drained = Drained(source, account)
         self._tasks.add(drained.task)
         drained.task.add_done_callback(self._tasks.discard)
         return drained
 
     async def opened(self, opening: Coroutine[Any, Any, Body], account: Account) -> Body:
-        """Returns the body of a call; opens it to the end also for a client that leaves before."""
+        """Returns the body of a call; opens it completely even if the client disconnects meanwhile."""
         task = asyncio.create_task(opening)
         try:
             return await asyncio.shield(task)
@@ -63,14 +63,14 @@ class Drains:
             raise
 
     def go_on(self, reading: asyncio.Task[None]) -> None:
-        """Waits for a task that reads on without its client, for so long as for a response."""
+        """Waits for a task that continues without its client, with the time limit of a response."""
         self._tasks.add(reading)
         reading.add_done_callback(self._tasks.discard)
         timer = asyncio.get_running_loop().call_later(_LONGEST_S, reading.cancel)
         reading.add_done_callback(lambda _: timer.cancel())
 
     async def finish(self, limit_s: float) -> None:
-        """Waits until all are over; leaves those that take longer."""
+        """Waits until all have ended; closes those that take longer."""
         tasks = set(self._tasks)
         if not tasks:
             return
@@ -83,7 +83,7 @@ class Drains:
 
 
 async def _leave(opening: asyncio.Task[Body]) -> None:
-    """Leaves a body once it is open; its source is then read to its end."""
+    """Closes a body once it is open; its source is then read to its end."""
     try:
         async with asyncio.timeout(_LONGEST_S):
             body = await opening
@@ -91,11 +91,11 @@ async def _leave(opening: asyncio.Task[Body]) -> None:
     except LLMStreamError as error:
         _log.info("a call that went on without its client failed: %s", error)
     except TimeoutError:
-        pass  # and the call has been cancelled, which settles it
+        pass  # and the call was cancelled, which settles it
 
 
 class Drained(Generic[_T]):
-    """A source that goes on to its end where its reader leaves it."""
+    """A source that is read to its end even if its reader closes it."""
 
     def __init__(self, source: Source[_T], account: Account) -> None:
         self._source = source
@@ -125,7 +125,7 @@ class Drained(Generic[_T]):
         return self._ready.popleft()
 
     async def aclose(self) -> None:
-        """Leaves the source to be read to its end."""
+        """Detaches the reader; the source is read to its end."""
         if self._left:
             return
         self._left = True

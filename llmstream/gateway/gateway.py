@@ -63,25 +63,25 @@ _recorded: Final[ContextVar[CallRecord | None]] = ContextVar("recorded", default
 
 ReadBody = Callable[[], Awaitable[bytes]]
 
-# A model's text is served from the operator's host: no browser may take it for a page or a script.
+# A model's text is served from the operator's host: browsers must not interpret it as a page or a script.
 _SECURITY: Final = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
 
-# Reserved for a request that sets no limit; what it really used is settled after it.
+# Reserved for a request without a limit; its actual usage is settled afterwards.
 _USUAL_OUTPUT_TOKENS: Final = 4_096
 
 _FAMILIES: Final = (
     frozenset({"openai-chat", "openai-responses"}),
     frozenset({"gemini", "gemini-interactions"}),
 )
-# The name that a pattern gets for a path that names no model; no vendor sees it.
+# The name matched against patterns for a path without a model; never sent to a vendor.
 _NO_MODEL: Final = "-"
 
-# Models that no pattern of the price list fits, which takes long to find out.
+# Models that match no pattern of the price list, which is slow to determine.
 _unpriced: Final[set[str]] = set()
-_MOST_UNPRICED: Final = 10_000
+_MAX_UNPRICED: Final = 10_000
 
-# Enough for a summary; a header has no room for more.
-_MOST_WARNINGS_CHARS: Final = 1_000
+# Enough for a summary; headers are limited in size.
+_MAX_WARNINGS_CHARS: Final = 1_000
 
 
 class Gateway:
@@ -92,18 +92,18 @@ class Gateway:
         app = gateway.aiohttp()         # an aiohttp.web.Application
         body = await gateway.answer(HttpRequest("/v1/messages", body, headers))
 
-    routes:         name or pattern to "provider:model", a `Model`, or several: the next answers where one
+    routes:         name or pattern to "provider:model", a `Model`, or several: the next one is tried if one
                     fails before its first content
-    keys:           where keys, budgets and the log are: the path of an SQLite file, "redis://...", or a
-                    `Ledger`; None keeps none
+    keys:           the store of keys, budgets and the log: the path of an SQLite file, "redis://...", or a
+                    `Ledger`; None stores nothing
     require_keys:   "auto" as soon as the file has a key; always where other machines may call
     allow_remote:   accepts requests that name another host; needs keys
-    limits:         of each key that has none of its own
+    limits:         for keys without limits of their own
     tags:           budgets of tags, such as {"research": "20usd/30d"}; a call has the tag of its key, or of
                     its header `x-llmstream-tag`
     recordings:     folder for the calls of routes with `record`, or `Recordings`
     max_body_bytes: of a request; larger ones are refused
-    heartbeat_s:    silence after which a stream gets bytes that clients ignore
+    heartbeat_s:    idle time after which a stream gets bytes that clients ignore
     metrics:        serves /metrics for Prometheus; needs the extra `gateway`
     telemetry:      OpenTelemetry's spans and metrics; needs the extra `otel`
     """
@@ -148,13 +148,13 @@ class Gateway:
         self._side_of = functools.lru_cache(maxsize=1024)(self._find_side)
 
     async def warm_up(self) -> None:
-        """Imports what requests need, and connects to the vendors of the routes that are no patterns.
+        """Imports the modules that requests need, and connects to the vendors of routes without a pattern.
 
         A vendor that cannot be reached is logged. `asgi` and `aiohttp` do this when their server starts.
         """
         for name in self.routes.names:
             try:
-                # The first model only: the others answer where it fails.
+                # Only the first model: the others are fallbacks.
                 await self.routes.find(name).asked(name)[0][0].warm_up()
             except LLMStreamError as error:
                 _log.info("%s: there is no connection yet: %s", name, error)
@@ -178,7 +178,7 @@ class Gateway:
             if record is not None:
                 record.answered(body)
             return body
-        except BaseException:  # the client has left
+        except BaseException:  # the client has disconnected
             record = _recorded.get()
             if record is not None:
                 record.got(b"")
@@ -197,7 +197,7 @@ class Gateway:
         page = self._page(http, key)
         if page is not None:
             return _complete_body(page)
-        # After admission: a client without a key must not make the gateway hold 32 MiB.
+        # After admission: a client without a key must not make the gateway buffer 32 MiB.
         http = msgspec.structs.replace(http, body=http.body if read is None else await read())
         if len(http.body) > self.max_body_bytes:
             raise too_large(self.max_body_bytes)
@@ -208,7 +208,7 @@ class Gateway:
             client = ClientCall.of_other(self._router.guess(http), http)
         else:
             client = ClientCall.of(side, http)
-        if client.model:  # before the route: the error of an unknown model names those that there are
+        if client.model:  # before the route: the error of an unknown model lists the known ones
             self.admission.check_model(key, client.model)
         route = self._route_of_other(client) if client.other else self.routes.find(client.model)
         return await self._respond(client, key, route)
@@ -216,7 +216,7 @@ class Gateway:
     async def answer_socket(self, http: HttpRequest, client: ClientSocket) -> Body | None:
         """Passes the messages of a client's WebSocket to its vendor and back, until either side closes.
 
-        Returns the response to a handshake that is refused: with 426 where only HTTP has an answer.
+        Returns the response to a handshake that is refused: with 426 if only HTTP is possible.
 
         http:   the handshake
         client: its socket, not accepted yet
@@ -230,7 +230,7 @@ class Gateway:
                 raise Refused(needs_http(http.url.partition("?")[0]))
         except Exception as error:
             return _complete_body(error_reply(side or self._router.guess(http), _failure(error)))
-        from llmstream.gateway.sockets import PassedSocket  # loaded by those whose clients have a WebSocket
+        from llmstream.gateway.sockets import PassedSocket  # imported only for WebSockets
 
         socket = PassedSocket(self, http, side, client)
         self.sockets.add(socket)
@@ -241,7 +241,7 @@ class Gateway:
         return None
 
     def _has_sockets(self, http: HttpRequest, side: ServerSide, key: Key) -> bool:
-        """Whether a model that the key may use has sockets for clients of this wire."""
+        """Whether a model allowed for the key supports WebSockets on this wire."""
         for route in self.routes.all:
             if key.may_use(route.pattern) or "*" in route.pattern:
                 model, target = route.asked(_NO_MODEL)[0]
@@ -251,7 +251,7 @@ class Gateway:
         return False
 
     def stop_sockets(self) -> None:
-        """Closes the WebSockets of clients, each once its responses in progress are over."""
+        """Closes the WebSockets of clients, each once its responses in progress have ended."""
         for socket in list(self.sockets):
             socket.stop()
 
@@ -259,7 +259,7 @@ class Gateway:
         return self._router.find(HttpRequest(path, method=method))
 
     def _public_page(self, http: HttpRequest) -> HttpResponse | None:
-        """A page for probes and for clients that look whether a server is there; it needs no key."""
+        """A page for health probes and clients that check for a server; it needs no key."""
         match http.url.partition("?")[0]:
             case "/healthz":
                 return _text(200, "ok")
@@ -275,7 +275,8 @@ class Gateway:
         return lookup(http, [name for name in self.routes.names if key.may_use(name)])
 
     def _route_of_other(self, client: ClientCall) -> Route:
-        """The route of a path that is of no wire: of the model that it names, else of the client's vendor.
+        """The route of a path outside all wires: that of the model it names, else that of the client's
+        vendor.
 
         raises: NotFound with what to do
         """
@@ -305,7 +306,7 @@ class Gateway:
     async def enter(
         self, client: ClientCall, key: Key, route: Route, targets: Sequence[tuple[Model[Any], Target]]
     ) -> Account:
-        """Returns the account of a call that limits and budgets allow; who gets it settles it.
+        """Returns the account of a call that limits and budgets allow; the caller must settle it.
 
         raises: Refused
         """
@@ -323,12 +324,11 @@ class Gateway:
         most = _most_usage(client)
         asked, made = most.input_tokens or 0, most.output_tokens or 0
         cost_usd = self._price(row.model, most, target) if asked else 0.0
-        # The most that the call may cost, before it is made: calls at the same time cannot overspend
-        # together.
+        # The maximum cost, reserved before the call: concurrent calls cannot overspend together.
         await self.admission.reserve(row, key, asked + made, cost_usd)
         if self._metrics is not None:
             self._metrics.began()
-        # Past the reserve every path settles: here, when the body ends, or when the client leaves.
+        # After the reservation every path settles: here, when the body ends, or when the client disconnects.
         trace = None if self.telemetry is None else self.telemetry.began(row, client.http.headers)
         return Account(row, input_estimate=asked, price=self._price, settled=self._settled, trace=trace)
 
@@ -342,8 +342,7 @@ class Gateway:
     ) -> Body:
         """As `_laned`; settles the account of a call that has no body.
 
-        Also of a client that left: what is reserved and never settled would count against the budget for its
-        window.
+        Also if the client disconnects: an unsettled reserve would count against the budget for its window.
         """
         try:
             return await self._laned(client, targets, account, drain=drain)
@@ -354,7 +353,7 @@ class Gateway:
             raise
 
     def _price(self, model: str, usage: Usage, target: Target | None) -> float | None:
-        # The price list takes 14 MB, so that a gateway that records no calls does not load it.
+        # The price list takes 14 MB, so a gateway without a ledger does not load it.
         is_recorded = (
             self.admission.ledger is not None or self._metrics is not None or self.recordings is not None
         )
@@ -373,7 +372,7 @@ class Gateway:
         *,
         drain: bool,
     ) -> Body:
-        """Asks the models in order; from the first on that speaks another wire, all of them translated."""
+        """Tries the models in order; from the first one with another wire on, all are translated."""
         for number, (model, target) in enumerate(targets, 1):
             passed = model if client.other else passable(client, model, target.lane)
             if passed is None:
@@ -388,8 +387,7 @@ class Gateway:
             except LLMStreamError as error:
                 if not more or account.began or not worth_another(error):
                     raise
-                # No byte has reached the client, so that another model can answer as if this one had not been
-                # asked.
+                # No byte has reached the client, so another model can answer instead.
                 account.failed_over(error.info)
                 continue
             await self._open(body, {"x-llmstream-model": account.row.model})
@@ -428,7 +426,7 @@ class Gateway:
         return body
 
     async def _open(self, body: Body, headers: dict[str, str]) -> None:
-        """Waits until the status is known; what was learned until then goes into the headers."""
+        """Waits until the status is known; adds the information available by then to the headers."""
         await body.open()
         body.headers |= {**headers, **_SECURITY}
 
@@ -448,15 +446,15 @@ class Gateway:
                 await count_tokens(model, msgspec.structs.replace(request, model=model.name))
             ).input_tokens
         except LLMStreamError:
-            # Clients that count before each request, such as Claude Code, would otherwise fail here for a
-            # vendor that answers them well.
+            # Clients that count before each request, such as Claude Code, would otherwise fail here although
+            # the vendor can answer them.
             found = estimated_tokens(len(http.body))
         return asked.page(found)
 
     async def aclose(self, drain_s: float = 30.0) -> None:
-        """Waits until responses without a client are read to their end, and all calls are in the log.
+        """Waits until responses of disconnected clients are read to their end, and all calls are in the log.
 
-        drain_s: for the responses; those that take longer are left
+        drain_s: for the responses; those that take longer are closed
         """
         try:
             await self.drains.finish(drain_s)
@@ -486,7 +484,7 @@ class Gateway:
 
 
 def _failure(error: Exception) -> ErrorInfo:
-    """Returns an error as the client may see it."""
+    """Returns the form of an error that the client may see."""
     if isinstance(error, Refused):
         return error.error.info
     if isinstance(error, LLMStreamError):
@@ -506,7 +504,7 @@ def _complete_body(reply: HttpResponse) -> Body:
 
 
 def _most_usage(client: ClientCall) -> Usage:
-    """The most that a call can use. Of another path without a model, such as an upload, nothing is known."""
+    """The maximum usage of a call. For another path without a model, such as an upload, it is unknown."""
     if client.other:
         return Usage(estimated_tokens(len(client.http.body)) if client.model else 0, 0)
     output = client.most_output_tokens or _USUAL_OUTPUT_TOKENS
@@ -514,7 +512,7 @@ def _most_usage(client: ClientCall) -> Usage:
 
 
 def _family(wire: str) -> frozenset[str]:
-    """The wires of one vendor, whose other paths are the same."""
+    """The wires of one vendor, which share its other paths."""
     return next((family for family in _FAMILIES if wire in family), frozenset({wire}))
 
 
@@ -529,10 +527,10 @@ def _no_such_path(client: ClientCall) -> NotFound:
 
 
 def _warning_header(warnings: Sequence[Warning]) -> dict[str, str]:
-    """What the model that answers has no room for, in one line of ASCII."""
+    """The request parts that the responding model does not support, in one line of ASCII."""
     texts = [warning_text(one) for one in warnings]
     line = "; ".join(texts).encode("ascii", "replace").decode()
-    shown = "".join(char if char.isprintable() else " " for char in line)[:_MOST_WARNINGS_CHARS]
+    shown = "".join(char if char.isprintable() else " " for char in line)[:_MAX_WARNINGS_CHARS]
     return {"x-llmstream-warnings": shown} if shown else {}
 
 
@@ -548,7 +546,7 @@ def _price(model: str, usage: Usage, target: Target | None) -> float | None:
         found = price(model, usage)
     except LLMStreamError:
         return None  # the price list is not installed
-    if found is None and usage.input_tokens is not None and len(_unpriced) < _MOST_UNPRICED:
+    if found is None and usage.input_tokens is not None and len(_unpriced) < _MAX_UNPRICED:
         _unpriced.add(model)
     return found
 
@@ -556,8 +554,7 @@ def _price(model: str, usage: Usage, target: Target | None) -> float | None:
 def _carrier_of(admission: Admission) -> Carrier:
     ledger = admission.ledger
     if ledger is None:
-        # Envelopes of a gateway without a store are good until it restarts; then they are dropped, not
-        # misread.
+        # Envelopes of a gateway without a store are valid until it restarts; after that they are dropped.
         return Carrier(os.urandom(32))
     return Carrier(
         ledger.secret("envelope"),

@@ -1,8 +1,8 @@
 """The ledger: keys, what they may use, and a row for each call.
 
-A call is entered with the most that it can use before it is made, and with what it used after. So a gateway
-that dies in the middle loses no call, and several processes on one ledger do not overspend together. The
-stores are `sqlite_ledger.py`, for the processes of one machine, and `redis_ledger.py`, for several machines.
+A call is entered with its maximum usage before it is made, and updated with its actual usage afterwards. So a
+crashed gateway loses no call, and several processes on one ledger do not overspend together. The stores are
+`sqlite_ledger.py`, for the processes of one machine, and `redis_ledger.py`, for several machines.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from llmstream.gateway.accounts import Row
 
 __all__ = ["Budget", "Busy", "Key", "Ledger", "Sum", "open_ledger"]
 
-# Recognizable to people and to scanners for leaked secrets.
+# A prefix that people and scanners for leaked secrets recognize.
 _PREFIX: Final = "ls-"
 MINUTE_S: Final = 60.0
 HOUR_S: Final = 3600
 DAY_S: Final = 86400.0
-# A process id may be that of another program by now, and other machines cannot be looked into.
+# A process id may have been reused, and processes of other machines cannot be checked.
 LOST_AFTER_S: Final = 7200.0
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """What the calls of a key or of a tag may spend within a window that slides."""
+    """The amount that calls of a key or of a tag may spend within a sliding window."""
 
     of: Literal["key", "tag"]
     name: str
@@ -43,7 +43,7 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def payer(self) -> str:
-        """Whose sum it is, in the store."""
+        """The key of its sum in the store."""
         return tag_payer(self.name) if self.of == "tag" else self.name
 
 
@@ -51,9 +51,9 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     """A client's key, without its secret.
 
     models:              names and patterns of models that it may use
-    requests_per_minute: None is no limit of its own
+    requests_per_minute: None for no separate limit
     tokens_per_minute:   input and output
-    budget_usd:          what it may spend within `budget_s`, a window that slides
+    budget_usd:          the limit within `budget_s`, a sliding window
     tag:                 of all its calls; without one, clients may name a tag in `x-llmstream-tag`
     created, revoked:    Unix times, in s
     """
@@ -81,7 +81,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
 class Sum(msgspec.Struct, frozen=True):
     """Calls of one group: a key, a tag, a model, a day.
 
-    unknown_cost: calls whose cost is not known
+    unknown_cost: number of calls with unknown cost
     """
 
     group: str
@@ -94,7 +94,7 @@ class Sum(msgspec.Struct, frozen=True):
 
 
 class Busy(Exception):
-    """A change would have to wait for another process or thread."""
+    """Raised if a change would have to wait for another process or thread."""
 
 
 class Filter(TypedDict, total=False):
@@ -136,7 +136,7 @@ class Ledger(ABC):
 
     @abstractmethod
     def _put_key(self, key: Key, found_by: bytes) -> bool:
-        """Stores a key; False if its name is taken."""
+        """Stores a key; False if its name is in use."""
 
     @abstractmethod
     def keys(self) -> list[Key]:
@@ -144,19 +144,19 @@ class Ledger(ABC):
 
     @abstractmethod
     def revoke(self, name: str) -> None:
-        """Makes a key useless; its calls stay in the log.
+        """Revokes a key; its calls stay in the log.
 
         raises: InvalidRequest if there is none of this name
         """
 
     @abstractmethod
     def find(self, secrets_given: Sequence[str]) -> Key | None:
-        """Returns the key of the first secret that is known and not revoked."""
+        """Returns the key of the first valid secret."""
 
     @property
     @abstractmethod
     def has_keys(self) -> bool:
-        """Whether there is a key, revoked or not: a gateway that had one is not open without it."""
+        """Whether there is a key, even a revoked one: a gateway that had keys must not become open."""
 
     @abstractmethod
     def reserve(
@@ -169,30 +169,30 @@ class Ledger(ABC):
         *,
         waits: bool = True,
     ) -> None:
-        """Enters a call with the most that it can use; sets `row.id`.
+        """Enters a call with its maximum usage; sets `row.id`.
 
         waits:  whether it may wait for another process or thread; else it raises Busy, and changes nothing
-        raises: RateLimited if that is beyond a limit or a budget, with the time after which it is not;
-                PermissionDenied if a budget cannot be kept because the price is unknown
+        raises: RateLimited if that exceeds a limit or a budget, with the time until it would not;
+                PermissionDenied if a budget cannot be checked because the price is unknown
         """
 
     @abstractmethod
     def settle(self, row: Row, *, waits: bool = True) -> None:
-        """Writes what a call has used in place of what was reserved. Idempotent.
+        """Replaces the reserve of a call by its actual usage. Idempotent.
 
         waits: as of `reserve`
         """
 
     def tidy(self) -> None:  # noqa: B027  # most stores need nothing
-        """Does what a store needs from time to time; takes a while."""
+        """Periodic maintenance of the store; may be slow."""
 
     @abstractmethod
     def rows(self, *, limit: int = 100, **wanted: Unpack[Filter]) -> list[Row]:
-        """The latest calls that fit, newest first."""
+        """The latest matching calls, newest first."""
 
     @abstractmethod
     def sums(self, group: GroupedBy, **wanted: Unpack[Filter]) -> list[Sum]:
-        """Sums by a field, or by day (UTC), of the calls that fit, the dearest first; days in order."""
+        """Sums of the matching calls by a field or by day (UTC), most expensive first; days in order."""
 
     @abstractmethod
     def recover(self) -> int:
@@ -240,22 +240,22 @@ def open_ledger(
 
 
 def digest(secret: str) -> bytes:
-    """What a secret is found by. It is random, so that a slow hash would protect nothing."""
+    """The lookup key of a secret. Secrets are random, so a slow hash would add no protection."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
 def tag_payer(tag: str) -> str:
-    """Whose sum that of a tag is; names of keys begin with a letter or a digit."""
+    """The sum key of a tag; names of keys begin with a letter or a digit."""
     return f"#{tag}"
 
 
 def payers_of(row: Row) -> list[str]:
-    """Whose sums a call is added to."""
+    """The keys of the sums to which a call is added."""
     return [row.key, tag_payer(row.tag)] if row.tag else [row.key]
 
 
 def budgets_of(key: Key, tag_budget: Budget | None, row: Row, cost_usd: float | None) -> list[Budget]:
-    """The budgets that hold for a call.
+    """The budgets that apply to a call.
 
     raises: PermissionDenied if there is one, and the price is unknown
     """
@@ -290,12 +290,12 @@ def over_budget(budget: Budget, spent: float, cost_usd: float, wait_s: float) ->
     )
 
 
-# A process, so that a container that starts again with the process id of the last one is another.
+# Identifies a process even if a restarted container reuses the process id.
 _TOKEN: Final = secrets.token_hex(4)
 
 
 def this_process() -> str:
-    """Who enters a call."""
+    """Identifies the process that enters a call."""
     return f"{socket.gethostname()}:{os.getpid()}:{_TOKEN}"
 
 

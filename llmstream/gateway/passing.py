@@ -1,7 +1,7 @@
-"""The pass lane: where the client speaks the vendor's wire, bytes go through as they come.
+"""The pass lane: if the client uses the vendor's wire, bytes are forwarded unchanged.
 
 Credentials and hop-by-hop headers are exchanged, and the model's name where the route has another. A decoder
-reads along for usage, the first content and truncation, and cannot change a byte.
+monitors usage, the first content and truncation, and cannot change a byte.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ __all__ = ["Fallbacks", "needs_http", "open_passed", "other_path", "passable", "
 # As `serve.Body` waits for the status of a translated response.
 _HOLD_S: Final = 10.0
 
-# As they stand in JSON, plain and in base64: see `carrying.MARK`.
+# As written in JSON, plain and in base64: see `carrying.MARK`.
 _ENVELOPES: Final = (b'"ls1.', b'"bHMxL')
 
-# What clients read of a vendor's response: its type, ids for support, limits and when to come back.
+# Headers of a vendor's response that clients read: content type, ids for support, limits and retry times.
 _SENT_BACK: Final = re.compile(
     r"content-type|content-length|content-disposition|.*request-?id|retry-after(-ms)?|x-should-retry|.*rate-?limit.*"
     r"|anthropic-(?!organization).*|openai-(?!organization|project).*|x-amzn-(?!remapped).*"
@@ -56,16 +56,15 @@ _SENT_BACK: Final = re.compile(
 
 def passable(client: ClientCall, model: Model[Any], lane: str) -> Model[Any] | None:
     """Returns the model on the client's own wire; None if the call has to be translated."""
-    # An opener is a test's or a middleware's: it answers instead of the vendor, so there are no bytes to
-    # pass.
+    # An opener (of tests or middleware) replaces the vendor, so there are no bytes to pass.
     if lane == "translate" or model._opener is not None:
         return None
     if any(mark in client.http.body for mark in _ENVELOPES):
-        return None  # another vendor's signatures, in envelopes that this one would refuse
+        return None  # signatures of another vendor, in envelopes that this one would reject
     ours = client.side.dialect
     if _is_same_wire(ours, model.provider.dialect):
         return model
-    # Its vendor may serve the client's wire under another name, at its usual address.
+    # The vendor may serve the client's wire as another provider, at its usual address.
     for name in sibling_providers(model.provider.name) if model.base_url is None else ():
         provider = find_provider(name)
         if _is_same_wire(ours, provider.dialect) and _is_same_vendor(provider, model.provider):
@@ -86,18 +85,18 @@ def _is_same_wire(ours: Dialect, theirs: Dialect) -> bool:
 
 
 def _is_same_vendor(one: Provider, other: Provider) -> bool:
-    # The same key must be good at both, or the request would carry one vendor's key to another.
+    # Both must use the same key: otherwise the request would send one vendor's key to another.
     return one.key_env == other.key_env and one.base_url.split("/")[2:3] == other.base_url.split("/")[2:3]
 
 
 @functools.lru_cache(maxsize=512)
 def vendor_path(dialect: Dialect, model: str, provider: str = "") -> str:
-    """The path of a dialect, by any request of it, whose encoding would be a fifth of what a call costs."""
+    """The path of a dialect, from a sample request; one per call would be a fifth of the call's cost."""
     asked = Request(model=model, messages=(Message.user("Hi"),), settings=Settings(max_output_tokens=16))
     return dialect.encode(asked, provider=provider or dialect.name).http.url.partition("?")[0]
 
 
-# What clients of a wire write before its paths, where it is a part of the vendor's base URL.
+# The path prefix of clients of a wire, if it is part of the vendor's base URL.
 _PREFIXES: Final = {
     "openai-chat": "/v1",
     "openai-responses": "/v1",
@@ -108,7 +107,7 @@ _PREFIXES: Final = {
 
 
 def other_path(dialect: Dialect, path: str) -> str | None:
-    """A client's path that is of no wire, relative to the vendor's base URL; None for one outside of it."""
+    """A client's path outside all wires, relative to the vendor's base URL; None if it is not below it."""
     prefix = _PREFIXES.get(dialect.name, "")
     within = path.startswith(f"{prefix}/") and not any(
         step in ("..", ".") for step in unquote(path).split("/")
@@ -122,7 +121,7 @@ def _vendor_url(client: ClientCall, model: Model[Any], url: str) -> str:
     url: the client's, with the model's name
     """
     own, _, query = url.partition("?")
-    # Google takes a key in the query too.
+    # Google also accepts a key in the query.
     kept = "&".join(one for one in query.split("&") if one and not carries_secret(one.partition("=")[0]))
     theirs = other_path(model.provider.dialect, own) if client.other else None
     if theirs is None:
@@ -146,12 +145,12 @@ async def open_passed(
     """Sends the request on and returns the vendor's response, whatever its status.
 
     more:   whether another model may answer: then a failure before the first content is raised
-    drains: reads the response on where the client leaves it
-    raises: LLMStreamError where there is no response, or it must not reach the client
+    drains: reads the response to its end even if the client disconnects
+    raises: LLMStreamError if there is no response, or it must not reach the client
     """
     request = Request(model=model.name)
     is_named = client.model in ("", model.name)
-    # No byte of the body changes otherwise, so that a field which we do not know yet reaches the vendor.
+    # No other byte of the body changes, so that unknown fields reach the vendor.
     renamed = client.http if is_named else with_model(client.http, model.name)
     http = HttpRequest(_vendor_url(client, model, renamed.url), renamed.body, {}, client.http.method)
     prepared = await model._addressed(Encoded(http), request, sent_headers(client.http.headers))
@@ -195,18 +194,18 @@ async def _refusal(
     error = model._decode_error(response.status, response.headers, body)
     if is_our_fault(error.info) or (more and worth_another(error)):
         raise error
-    # Vendors quote a part of the key they refuse.
+    # Vendors quote part of the refused key.
     for secret in secrets:
         body = body.replace(secret.encode(), b"***")
     account.failed(error.info)
     account.settle()
     headers = _returned_headers(response, streamed=False)
-    headers.pop("content-length", None)  # of a long page, only the beginning is passed
+    headers.pop("content-length", None)  # only the beginning of a long page is passed
     return Body.complete(HttpResponse(response.status, body, {**headers, "x-llmstream-error": error.code}))
 
 
 class _Passing:
-    """The bytes of one response, read along. Leaving it closes the vendor's socket."""
+    """The bytes of one response, with monitoring. Closing it closes the vendor's socket."""
 
     def __init__(self, client: ClientCall, model: Model[Any], response: Response, account: Account) -> None:
         self._response = response
@@ -214,7 +213,7 @@ class _Passing:
         self._held: list[bytes] = []
         self._ended = False
         self._write: Callable[[bytes], bool] | None = None
-        # Deadlines hold on this lane too: nothing else ends the wait for a vendor that has fallen silent.
+        # Deadlines apply on this lane too: nothing else ends the wait for a silent vendor.
         now = asyncio.get_running_loop().time
         self._now = now
         self._watchdog = Watchdog(model.deadlines, response.abort, started=now(), total_started=now())
@@ -226,7 +225,7 @@ class _Passing:
         )
 
     async def hold(self) -> None:
-        """Reads up to the first content, or for as long as a client may wait for the head of its response.
+        """Reads up to the first content, or until the client must get its response headers.
 
         raises: LLMStreamError if the response failed before
         """
@@ -234,7 +233,7 @@ class _Passing:
             async with asyncio.timeout(_HOLD_S):
                 await self._hold()
         except TimeoutError:
-            pass  # from now on, the client reads this one
+            pass  # from now on, the client gets this response
         except BaseException:
             self._leave()
             raise
@@ -260,7 +259,7 @@ class _Passing:
         self._write = write
 
     def _forward(self, piece: bytes) -> bool:
-        """Passes a piece on, in the callback of its socket."""
+        """Forwards a piece in the callback of its socket."""
         assert self._write is not None  # by the caller
         if not self._write(piece):
             return False
@@ -274,7 +273,8 @@ class _Passing:
         if not self._ended:
             if self._write is not None:
                 self._response.divert(self._forward)
-            # As `_read`; each coroutine more between the socket and the client costs as much as a decoder.
+            # As `_read`; each additional coroutine between the socket and the client costs as much as a
+            # decoder.
             self._watchdog.waiting_since = self._now()
             try:
                 piece = await self._response.read()
@@ -290,12 +290,12 @@ class _Passing:
         if self._reading.failure is not None:
             self._account.failed(self._reading.failure.info)
         if self._reading.truncated:
-            # A clean end would pass it off as complete, so that the connection has to be cut.
+            # A clean end would make it look complete, so the connection must be cut.
             raise self._reading.failure or IncompleteStream("the response broke off")
         raise StopAsyncIteration
 
     async def _read(self) -> bytes:
-        # Only our wait for the vendor counts; a client that reads slowly must not time out the vendor.
+        # Only our wait for the vendor counts: a slow client must not time out the vendor.
         self._watchdog.waiting_since = self._now()
         try:
             piece = await self._response.read()
@@ -308,7 +308,7 @@ class _Passing:
         return piece
 
     async def aclose(self) -> None:
-        """Closes the vendor's socket, unless the body is over, and settles the account."""
+        """Closes the vendor's socket, unless the body is complete, and settles the account."""
         self._leave()
         self._account.settle()
 
@@ -320,9 +320,9 @@ class _Passing:
 
 # WebSockets, which pass or are refused.
 
-# Long enough for the retries of a client, short enough to be forgotten once its settings have changed.
+# Long enough for the retries of a client, short enough to expire soon after its settings have changed.
 _FALLBACK_S: Final = 60.0
-_MOST_FALLBACKS: Final = 1_000
+_MAX_FALLBACKS: Final = 1_000
 
 
 def needs_http(what: str) -> BadRequest:
@@ -339,21 +339,22 @@ def socket_model(client: ClientCall, model: Model[Any], lane: str) -> Model[Any]
 
 
 class Fallbacks:
-    """Clients whose sockets asked for what needs HTTP: their next handshake is refused, and they use it.
+    """Clients whose sockets requested something that needs HTTP: their next handshake is refused, so that
+    they use HTTP.
 
-    By key and program: at the handshake, nobody knows the model yet.
+    By key and program: the model is not known yet at the handshake.
     """
 
     def __init__(self) -> None:
         self._until: dict[tuple[str, str], float] = {}
 
     def add(self, http: HttpRequest, key_name: str) -> None:
-        """Notes a client."""
-        if len(self._until) >= _MOST_FALLBACKS:
+        """Records a client."""
+        if len(self._until) >= _MAX_FALLBACKS:
             self._until.clear()
         self._until[key_name, http.headers.get("user-agent", "")] = time.monotonic() + _FALLBACK_S
 
     def has(self, http: HttpRequest, key_name: str) -> bool:
-        """Whether a client was noted of late."""
+        """Whether a client was recorded recently."""
         until = self._until.get((key_name, http.headers.get("user-agent", "")), 0.0)
         return time.monotonic() < until

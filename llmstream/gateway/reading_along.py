@@ -1,4 +1,4 @@
-"""Reads a response along that passes through: its usage, its first content, whether it is complete."""
+"""Monitors a response that is passed through: its usage, its first content, whether it is complete."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["ResponseMonitor", "StreamMonitor", "usage_in"]
 
 # A decoder reads 4 KiB, some 30 events, for 0.6 us an event; each event by itself costs it 1.3 us.
 _AT_ONCE_BYTES: Final = 4096
-# Of a response in one piece, for its usage; a larger one is passed and estimated.
-_MOST_READ_BYTES: Final = 32 * 1024 * 1024
+# Limit for a response in one piece, decoded for its usage; a larger one is passed on and estimated.
+_MAX_READ_BYTES: Final = 32 * 1024 * 1024
 
 
 class StreamMonitor:
-    """Reads a stream along.
+    """Monitors a stream.
 
     failure:   an error of the vendor inside the stream, or what is missing at its end
     truncated: whether the stream ended before it was complete, without an error of the vendor
@@ -35,13 +35,13 @@ class StreamMonitor:
         self._decoder: Decoder | None = decoder
         self._account = account
         self._watchdog = watchdog
-        self._behind: list[bytes] = []  # passed on, and not read yet
+        self._behind: list[bytes] = []  # passed on, and not yet decoded
         self._behind_bytes = 0
 
     def feed(self, piece: bytes) -> None:
-        """Takes a piece; from the first content on, several are decoded together.
+        """Adds a piece; from the first content on, several are decoded together.
 
-        A decoder that fails reads no further: it must not disturb the bytes.
+        A decoder that fails stops decoding: it must not disturb the bytes.
         """
         if not self._account.began:
             self._decode(piece)
@@ -53,7 +53,7 @@ class StreamMonitor:
 
     @property
     def over(self) -> bool:
-        """Whether the response is over, or nobody can tell."""
+        """Whether the response is complete, or this cannot be determined."""
         self._catch_up()
         return self._decoder is None or self._decoder.done or self.failure is not None
 
@@ -81,20 +81,20 @@ class StreamMonitor:
                 chars += len(event.delta)  # type: ignore[union-attr]  # the three above
             if not account.began and kind not in NO_CONTENT:
                 account.begin()
-                self._watchdog.content_came()
+                self._watchdog.content_arrived()
         account.chars += chars
         if failure is not None:
             self._failed(failure)
 
     def _failed(self, failure: LLMStreamError) -> None:
-        # Past our own limits there may be nothing wrong with the stream.
+        # A stream beyond our own limits may still be valid.
         if isinstance(failure, LimitExceeded):
             self._decoder = None
         else:
             self.failure = failure
 
     def leave(self) -> None:
-        """Takes the usage so far, of a body that was not read to its end."""
+        """Reads the usage so far, of a body that was not read to its end."""
         self._catch_up()
         if self._decoder is not None and not self._account.complete:
             with suppress(Exception):
@@ -105,7 +105,7 @@ class StreamMonitor:
         self._catch_up()
         decoder = self._decoder
         if decoder is None:
-            self._account.complete = True  # as far as anyone can tell
+            self._account.complete = True  # as far as can be determined
             return
         try:
             decoder.close()
@@ -122,9 +122,9 @@ class StreamMonitor:
 
 
 class ResponseMonitor:
-    """Reads a response in one piece along; as `StreamMonitor`.
+    """Monitors a response in one piece, as `StreamMonitor` does a stream.
 
-    other: whether it is of no wire: nothing is estimated then, because its bytes are no generated text
+    other: whether it belongs to no wire: then nothing is estimated, because its bytes are not generated text
     """
 
     def __init__(self, account: Account, content_type: str, *, other: bool = False) -> None:
@@ -138,7 +138,7 @@ class ResponseMonitor:
             account.usage = Usage(0, 0)
 
     def leave(self) -> None:
-        """Has no usage before the end."""
+        """Does nothing: there is no usage before the end."""
 
     def feed(self, piece: bytes) -> None:
         """Collects a piece."""
@@ -147,7 +147,7 @@ class ResponseMonitor:
             self._account.chars += len(piece)
         if self._body is not None:
             self._body += piece
-            if len(self._body) > _MOST_READ_BYTES:
+            if len(self._body) > _MAX_READ_BYTES:
                 self._body = None
 
     def end(self) -> None:
@@ -185,7 +185,7 @@ _OUTPUT: Final = [
     "eval_count",
     "total_output_tokens",
 ]
-# Tokens that are counted beside the input: Anthropic's and Bedrock's.
+# Tokens that are counted separately from the input by Anthropic and Bedrock.
 _READ_BESIDE: Final = ["cache_read_input_tokens", "cacheReadInputTokens"]
 _WRITTEN_BESIDE: Final = ["cache_creation_input_tokens", "cacheWriteInputTokens"]
 

@@ -1,4 +1,4 @@
-"""Recordings of calls: what the client sent and got, and what the vendors did, byte for byte with its time.
+"""Recordings of calls: traffic with the client and with vendors, byte for byte with timestamps.
 
     recordings/20261122-153001-042-1f8e/
         call.json              the call's row in the log
@@ -37,15 +37,15 @@ __all__ = ["CallRecord", "Recordings"]
 _log: Final = logging.getLogger("llmstream.gateway")
 
 _MIB: Final = 1024 * 1024
-# A shorter text may be a word, and would be overwritten everywhere.
+# A shorter text may be a common word, which would be masked everywhere.
 _MIN_SECRET_CHARS: Final = 6
 
 
 class Recordings:
     """A folder with a folder for each recorded call, which only its owner may read.
 
-    max_call_bytes: of each request and each response; longer ones are cut, which `meta.json` records
-    max_bytes:      of all calls together; the oldest go first
+    max_call_bytes: of each request and each response; longer ones are truncated, which `meta.json` reports
+    max_bytes:      of all calls together; the oldest are removed first
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class Recordings:
         self._thread = ThreadPoolExecutor(1, "llmstream-recordings")
 
     def begin(self, account: Account, http: HttpRequest, given: Iterable[str]) -> CallRecord:
-        """Begins to record a call.
+        """Starts to record a call.
 
-        given: the client's keys, which are overwritten
+        given: the client's keys, which are masked
         """
         return CallRecord(account, http, given, self._max_call_bytes, self._later)
 
@@ -98,7 +98,7 @@ class Recordings:
 
 
 class CallRecord:
-    """Collects one call. It is written when the client's answer is over, and the account settled.
+    """Collects one call. It is written when the client's response has ended and the account is settled.
 
     row: the call's row in the log
     """
@@ -114,31 +114,31 @@ class CallRecord:
         self._account = account
         self.row: Row = account.row
         moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime(self.row.started))
-        # In the order of their time, also within a second.
+        # Names sort by time, also within a second.
         self.name = f"{moment}-{int(self.row.started % 1 * 1000):03}-{secrets.token_hex(2)}"
         self._secrets = {text for text in given if len(text) >= _MIN_SECRET_CHARS}
         self._begun = time.monotonic()
         self._max_bytes = max_bytes
         self._over = over
-        self._waits_for = 2  # the end of the client's answer, and of the account
+        self._waits_for = 2  # the end of the client's response, and of the account
         account.over = self._ended
         self._client = _Exchange("client", http, self.row.wire, self.row.asked, 0.0, self._begun, max_bytes)
         self._vendors: list[_Exchange] = []
 
     def answered(self, body: Body) -> None:
-        """Notes the head of the gateway's answer, and what the client gets of its body."""
+        """Records the head of the gateway's response, and the bytes of its body sent to the client."""
         self._client.status, self._client.content_type = body.status, body.headers.get("content-type", "")
         body.watch = self.got
 
     def got(self, chunk: bytes) -> None:
-        """Notes what the client got; b"" at its end."""
+        """Records bytes sent to the client; b"" at the end."""
         if chunk:
             self._client.took(chunk)
         else:
             self._ended()
 
     def asked(self, http: HttpRequest, response: Response) -> None:
-        """Notes a request to a vendor, and reads its response along."""
+        """Records a request to a vendor, and taps its response."""
         now = time.monotonic()
         self._secrets |= {
             text for text in secrets_of(None, http.headers, http.url) if len(text) >= _MIN_SECRET_CHARS
@@ -167,7 +167,7 @@ class CallRecord:
 
 
 class _Exchange:
-    """One request and its response, as far as the limit allows.
+    """One request and its response, up to the limit.
 
     begun_s: from the client's request to the beginning of the times
     """
@@ -202,8 +202,8 @@ class _Exchange:
             self._timing.append((round(time.monotonic() - self._begun, 6), len(piece)))
 
     def write(self, folder: Path, hidden: Iterable[str]) -> None:
-        """Writes a folder that `Recording.load` reads, with the request beside it."""
-        # The simulator is 2 MB that few gateways need.
+        """Writes a folder that `Recording.load` reads, with the request next to it."""
+        # Imported on use: the simulator takes 2 MB.
         from llmstream.simulator.recording import Recording
         from llmstream.testing.recorder import overwritten
 

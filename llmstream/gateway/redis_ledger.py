@@ -1,9 +1,9 @@
 """The ledger in Redis, for several machines (extra `redis`; Redis 5 or newer, or Valkey).
 
 Calls are numbered, and each is a field of one hash. Scripts enter and settle them on the server, so that
-gateways on one budget overspend by no more than what is in flight. Beside them stand the calls of the last
-minute of each key, and what keys and tags have spent by minute and by hour: nothing is summed call by call.
-All keys are in one slot of a cluster.
+gateways on one budget overspend at most by the calls in flight. Also stored are the calls of the last minute
+of each key, and the spending of keys and tags by minute and by hour, so that no sum needs single calls. All
+keys are in one slot of a cluster.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ __all__ = ["RedisLedger"]
 
 _TIMEOUT_S: Final = 5.0
 _KEEP_S: Final = 90 * DAY_S
-# Rows of one answer, when the log is read.
+# Rows per reply when the log is read.
 _PAGE: Final = 500
-# `started` is by the clock of a gateway, and the order by the server's; machines differ by less.
+# `started` is by the clock of a gateway, and the order by the server's; clocks of machines differ by less.
 _SLACK_S: Final = 3600.0
 
 _COMMON: Final = (
@@ -188,7 +188,7 @@ _keys: Final = msgspec.json.Decoder(Key)
 
 
 class RedisLedger(Ledger):
-    """Keys and calls in a Redis server. Its time counts, so that clocks of gateways may differ.
+    """Keys and calls in a Redis server. Its clock applies, so that clocks of gateways may differ.
 
     url:    such as "redis://:password@host:6379/0", "rediss://..." with TLS, "unix:///run/redis.sock"
     prefix: of the keys
@@ -245,7 +245,7 @@ class RedisLedger(Ledger):
             found_by = client.hget(self._key("names"), name)
             if found_by is None:
                 raise InvalidRequest(f"there is no key of the name {name!r}. `gateway keys list` shows all.")
-            # Nothing else changes a key, so that there is nothing to overwrite.
+            # No other operation changes a key, so nothing can be overwritten.
             key = _keys.decode(client.hget(self._key("keys"), found_by))
             revoked = msgspec.structs.replace(key, revoked=self._now())
             client.hset(self._key("keys"), found_by, msgspec.json.encode(revoked))
@@ -262,7 +262,7 @@ class RedisLedger(Ledger):
     @property
     def has_keys(self) -> bool:
         """As in `Ledger`."""
-        if not self._seen_keys:  # revoked ones stay, so that it is true for ever
+        if not self._seen_keys:  # revoked ones stay, so this never becomes false again
             with self._reached() as client:
                 self._seen_keys = bool(client.exists(self._key("keys")))
         return self._seen_keys
@@ -338,7 +338,7 @@ class RedisLedger(Ledger):
         return sorted(found.values(), key=lambda one: (one.cost_usd, one.calls), reverse=True)
 
     def _fitting(self, wanted: Filter) -> Iterator[Row]:
-        """Yields the calls that fit, newest first."""
+        """Yields the matching calls, newest first."""
         since = wanted.get("since", 0.0)
         with self._reached() as client:
             last, first = (int(n or 0) for n in client.hmget(self._key("numbers"), ["last", "first"]))
@@ -371,7 +371,7 @@ class RedisLedger(Ledger):
                     lost += self._lose(places, [number, msgspec.json.encode(ended)])
         return lost
 
-    # What the gateway itself remembers.
+    # Data of the gateway itself.
 
     def secret(self, name: str) -> bytes:
         """As in `Ledger`."""
@@ -434,8 +434,8 @@ def _client(url: str, timeout_s: float) -> Any:
         raise Unsupported(
             "a gateway's store in Redis needs the extra `redis`: pip install 'llmstream-sdk[redis]'"
         ) from error
-    # Once more where a connection was found closed, as after a restart of the server. After a timeout the
-    # call may have been entered.
+    # Retried once if the connection was closed, as after a server restart. Not after a timeout: the call may
+    # have been entered.
     retry = Retry(NoBackoff(), 1, supported_errors=(ConnectionError,))
     return Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=retry)
 

@@ -69,13 +69,13 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One model that may answer.
 
-    model:       "provider:model"; `provider:*` asks for the name that the client asked for
+    model:       "provider:model"; `provider:*` uses the name that the client requested
     base_url:    as of `Model`
     api_key_env: environment variable of its key, in place of the vendor's usual one
     headers:     sent with every request
     price:       in place of the price list's
     lane:        "translate" decodes and writes again even where the client speaks the vendor's wire
-    retries:     on the translate lane, before the next model is asked. By default none: the client's SDK
+    retries:     on the translate lane, before the next model is tried. By default none: the client's SDK
                  repeats a refused request itself, after the time that the vendor names
     """
 
@@ -92,11 +92,11 @@ class Route(msgspec.Struct, frozen=True):
     """The models of one name.
 
     pattern: the name, or a pattern with `*`
-    targets: the first answers; each next one where those before fail before their first content
-    models:  made elsewhere, in place of `targets`: a `Model` with middleware, for example
-    record:  keeps the bytes of each call in a folder
-    drain:   reads a response to its end where its client leaves, for exact usage
-    other_paths: passes paths that are of no wire, such as /v1/embeddings, to the vendor of the first model
+    targets: the first answers; each further one if those before it fail before their first content
+    models:  existing models instead of `targets`: a `Model` with middleware, for example
+    record:  records the bytes of each call in a folder
+    drain:   reads a response to its end if its client disconnects, for exact usage
+    other_paths: passes paths outside all wires, such as /v1/embeddings, to the vendor of the first model
     """
 
     pattern: str
@@ -107,13 +107,13 @@ class Route(msgspec.Struct, frozen=True):
     other_paths: bool = False
 
     def asked(self, name: str) -> list[tuple[Model[Any], Target]]:
-        """Returns the models for a name that a client asked for.
+        """Returns the models for a name that a client requested.
 
         raises: InvalidRequest for a target that names no known provider
         """
         if self.models:
             return [(model, Target(f"{model.provider.name}:{model.name}")) for model in self.models]
-        # `openai/*` keeps what follows the slash; any other pattern the complete name.
+        # `openai/*` passes the part after the slash; any other pattern the complete name.
         inner = name[len(self.pattern) - 1 :] if self.pattern.endswith("/*") else name
         filled = (msgspec.structs.replace(one, model=one.model.replace(_WILD, inner)) for one in self.targets)
         return [(_model(_Frozen(one)), one) for one in filled]
@@ -185,8 +185,7 @@ class _Frozen:
         return isinstance(other, _Frozen) and self._key == other._key
 
 
-# A `Model` finds its provider and checks its options, which takes longer than a lookup. Bounded, because with
-# a pattern the client chooses the names.
+# Creating a `Model` is slower than a lookup. Bounded, because with a pattern the client chooses the names.
 @functools.lru_cache(maxsize=512)
 def _model(frozen: _Frozen) -> Model[Any]:
     target = frozen.target
@@ -194,7 +193,7 @@ def _model(frozen: _Frozen) -> Model[Any]:
     return Model(
         target.model,
         base_url=target.base_url,
-        # Read at each call: an operator changes a key without a restart.
+        # Read at each call, so that an operator can change a key without a restart.
         api_key=None if variable is None else lambda: os.environ.get(variable, ""),
         headers=target.headers,
         retry=Retry(max_retries=target.retries),
@@ -256,10 +255,10 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecordingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where calls of routes with `record` are kept.
+    """Where calls of routes with `record` are stored.
 
     max_call_bytes: of each request and each response
-    max_bytes:      of all calls together; the oldest go first
+    max_bytes:      of all calls together; the oldest are removed first
     """
 
     folder: str = "recordings"
@@ -287,7 +286,7 @@ class Settings(msgspec.Struct, frozen=True):
     listen: host and port
     store:  of keys, budgets and the log: path of an SQLite file, or the address of a Redis server
     keys:   "auto" requires a key as soon as there is one, or where other machines can reach the gateway
-    metrics: serves /metrics; None where prometheus-client is installed
+    metrics: serves /metrics; None if prometheus-client is installed
     keep_log_s: how long the log keeps a call; by default SQLite keeps all, and Redis 90 days
     tags:    budgets of tags, such as "20usd/30d"
     recordings: for routes with `record`
@@ -325,7 +324,7 @@ def read_address(text: str) -> tuple[str, int]:
 
 
 def load_settings(path: str | os.PathLike[str]) -> Settings:
-    """Reads gateway.toml; a relative `store` is beside it. LLMSTREAM_GATEWAY_STORE is used in its place.
+    """Reads gateway.toml; a relative `store` is in the same folder. LLMSTREAM_GATEWAY_STORE overrides it.
 
     raises: InvalidRequest that names the field; OSError if the file cannot be read
     """
@@ -378,7 +377,7 @@ def _check(where: Path, settings: Settings) -> None:
                 provider, colon, model = target.model.partition(":")
                 if not (provider and colon and model):
                     raise InvalidRequest(f'{target.model!r} is not "provider:model"')
-                # At the start, and not at the first request hours later.
+                # Checked at the start, not at the first request hours later.
                 find_provider(provider, model)
                 if _WILD in model and _WILD not in route.pattern:
                     raise InvalidRequest(f"{target.model!r} needs a pattern with *")

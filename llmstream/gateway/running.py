@@ -40,7 +40,7 @@ def gateway_of(settings: Settings, *, allow_remote: bool | None = None) -> Gatew
     """
     remote = not is_loopback(settings.address[0]) if allow_remote is None else allow_remote
     ledger = ledger_of(settings)
-    # Only at the start; other gateways on the store may be alive, which `recover` looks at.
+    # Only at the start; `recover` checks whether other gateways on the store are alive.
     ledger.recover()
     return Gateway(
         settings.routes,
@@ -76,9 +76,9 @@ def _has_metrics() -> bool:
 
 
 def reload(gateway: Gateway, path: str | os.PathLike[str]) -> None:
-    """Reads routes, limits and budgets of tags again. Calls in progress go on with those they began with.
+    """Reads routes, limits and budgets of tags again. Calls in progress continue with the old ones.
 
-    raises: InvalidRequest, OSError; the gateway then keeps what it has
+    raises: InvalidRequest, OSError; the gateway then keeps the current ones
     """
     settings = load_settings(path)
     # One assignment: a request sees all of the old routes or all of the new ones.
@@ -152,7 +152,7 @@ async def _drained(runner: object, gateway: Gateway) -> None:
 
     assert isinstance(runner, web.AppRunner)
     gateway.draining = True
-    # First the port, so that a balancer sends nothing new; connections that are open stay.
+    # First the port, so that a balancer sends nothing new; open connections stay.
     for site in list(runner.sites):
         await site.stop()
     hurry = asyncio.Event()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("llmstream.gateway")
 
-# As uvicorn's; proxies cut connections that are silent for 30 to 60 s.
+# As uvicorn's; proxies cut connections idle for 30 to 60 s.
 _PING_S: Final = 20.0
 
 __all__ = ["aiohttp_application", "asgi_application"]
@@ -70,7 +70,7 @@ class _ASGISocket:
     async def send(self, message: bytes) -> None:
         try:
             await self._send({"type": "websocket.send", "text": message.decode("utf-8", "replace")})
-        except RuntimeError as error:  # what servers raise once the client has left
+        except RuntimeError as error:  # raised by servers after the client has disconnected
             raise ConnectionError(str(error)) from None
 
     async def close(self, code: int, reason: str) -> None:
@@ -85,7 +85,7 @@ async def _refuse_asgi(body: Body, scope: Scope, send: Send) -> None:
         return
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in body.headers.items()]
     await send({"type": "websocket.http.response.start", "status": body.status, "headers": headers})
-    # In one message: granian 2.8 takes no second one.
+    # In one message: granian 2.8 does not accept a second one.
     page = b"".join([chunk async for chunk in body])
     await send({"type": "websocket.http.response.body", "body": page, "more_body": False})
 
@@ -95,7 +95,7 @@ async def _lifespan(gateway: Gateway, receive: Receive, send: Send) -> None:
     while True:
         kind = (await receive())["type"]
         if kind == "lifespan.startup":
-            # Beside the start: a vendor that is down must not hold up the others.
+            # Concurrently with the start: an unavailable vendor must not delay the others.
             warming = asyncio.create_task(gateway.warm_up())
         if kind == "lifespan.shutdown":
             await _ended(warming)
@@ -112,7 +112,7 @@ async def _ended(task: asyncio.Task[None] | None) -> None:
 
 
 def _of_scope(scope: Scope) -> HttpRequest:
-    # The path as sent: in `path`, an encoded slash in the name of a model has become a real one.
+    # The raw path: `path` has decoded the encoded slashes in model names.
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope.get("query_string", b"")
     url = raw.partition(b"?")[0] + (b"?" + query if query else b"")
@@ -172,7 +172,8 @@ def aiohttp_application(gateway: Gateway) -> web.Application:
         try:
             return await aiohttp_adapter.respond(incoming, answer)
         except (LLMStreamError, TimeoutError) as error:
-            # The connection has been cut. Raised on, each broken stream of a vendor would log a traceback.
+            # The connection has been cut. Re-raising would log a traceback for each broken stream of a
+            # vendor.
             _log.info("a response was cut off: %s", error)
             return web.Response(status=502)
 
@@ -198,7 +199,7 @@ class _AiohttpSocket:
     """A client's WebSocket; see `sockets.ClientSocket`."""
 
     def __init__(self, incoming: web.Request, max_message_bytes: int) -> None:
-        # Pings: nothing else ends a socket whose client is gone without a word.
+        # Pings: nothing else detects a client that vanished without closing.
         self.response = web.WebSocketResponse(
             heartbeat=_PING_S, max_msg_size=max_message_bytes, decode_text=False
         )

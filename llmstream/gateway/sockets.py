@@ -1,11 +1,11 @@
-"""WebSockets through the gateway: the Responses API, where the client speaks the vendor's own wire.
+"""WebSockets through the gateway: the Responses API, if the client uses the vendor's own wire.
 
-Messages pass as they come, in both directions, each way in a task. A message that asks for a response names
-the model: it is a call with its key, limits and log, as over HTTP, and decides which vendor is asked. A
-decoder reads the vendor's messages along for usage, and cannot change a byte.
+Messages are forwarded unchanged in both directions, each direction in a task. A message that requests a
+response names the model: it is a call with key, limits and log, as over HTTP, and determines the vendor. A
+decoder monitors the vendor's messages for usage, and cannot change a byte.
 
-What needs a translation is refused with status 426, upon which clients go on over HTTP: Codex at the
-handshake, and others at the error that says so. Calls over sockets are not recorded.
+Requests that need translation are refused with status 426, after which clients use HTTP: Codex at the
+handshake, others at the error. Calls over sockets are not recorded.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ _FAILED: Final = 1011
 # How long a client may take for its half of the closing handshake.
 _CLOSING_S: Final = 5.0
 
-# Only these, as they stand in JSON, may end a response; the decoder is not asked after any other message.
+# Only messages with these types, as written in JSON, may end a response; the decoder is not checked after
+# others.
 _ENDS: Final = (b'"response.completed"', b'"response.incomplete"', b'"response.failed"', b'"error"')
 
-# Requests that a client may send before the response to the first is over; each has a reserve.
-_MOST_OPEN: Final = 64
+# Requests that a client may send before the first response ends; each has a reserve.
+_MAX_OPEN: Final = 64
 
 
 class ClientSocket(Protocol):
@@ -62,10 +63,10 @@ class ClientSocket(Protocol):
         """Completes the handshake."""
 
     async def receive(self) -> bytes | None:
-        """The next message; None once the client has left."""
+        """The next message; None once the client has disconnected."""
 
     async def send(self, message: bytes) -> None:
-        """Sends a text message; raises OSError where the client has left."""
+        """Sends a text message; raises OSError if the client has disconnected."""
 
     async def close(self, code: int, reason: str) -> None:
         """Closes the socket, with the closing handshake."""
@@ -96,13 +97,13 @@ class _Call:
         self._reading = StreamMonitor(decoder, account, self._watchdog)
 
     def read(self, message: bytes) -> bool:
-        """Reads a message along; returns whether the response is over."""
+        """Monitors a message; returns whether the response has ended."""
         self._watchdog.waiting_since = asyncio.get_running_loop().time()
         self._reading.feed(_framed(message))
         return any(end in message for end in _ENDS) and self._reading.over
 
     def end(self) -> None:
-        """Settles a response that is over, or broke off."""
+        """Settles a response that is complete or was interrupted."""
         self._reading.end()
         if self._reading.failure is not None:
             self.account.failed(self._reading.failure.info)
@@ -115,7 +116,7 @@ class _Call:
         self._settle()
 
     def leave(self) -> None:
-        """Settles a response that its client has left."""
+        """Settles a response whose client has disconnected."""
         self._reading.leave()
         self._settle()
 
@@ -137,7 +138,7 @@ class _Vendor:
         self.send = socket.send
 
     async def receive(self) -> bytes:
-        """The next message; b"" once it is closed in good order; raises LLMStreamError."""
+        """The next message; b"" once it is closed normally; raises LLMStreamError."""
         try:
             return await self._socket.receive()
         except LLMStreamError as error:
@@ -168,28 +169,28 @@ class PassedSocket:
         self._close = (1000, "")
 
     async def run(self) -> None:
-        """Passes messages until either side leaves."""
+        """Forwards messages until either side disconnects."""
         await self._client.accept()
-        hearing = asyncio.create_task(self._hear_client())
+        receiving = asyncio.create_task(self._receive_from_client())
         over = asyncio.create_task(self._over.wait())
         try:
-            await asyncio.wait((hearing, over), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((receiving, over), return_when=asyncio.FIRST_COMPLETED)
             if self._over.is_set():
-                hearing.cancel()
-                await asyncio.wait((hearing,))  # granian 2.8 closes no socket that somebody receives from
+                receiving.cancel()
+                await asyncio.wait((receiving,))  # granian 2.8 closes no socket during a receive
                 with suppress(Exception):
                     async with asyncio.timeout(_CLOSING_S):
                         await self._client.close(*self._close)
-            elif not hearing.cancelled() and (error := hearing.exception()) is not None:
+            elif not receiving.cancelled() and (error := receiving.exception()) is not None:
                 raise error
         finally:
-            hearing.cancel()
+            receiving.cancel()
             over.cancel()
-            await asyncio.wait((hearing, over))
+            await asyncio.wait((receiving, over))
             self._leave()
 
     def stop(self) -> None:
-        """Closes the socket once the responses in progress are over."""
+        """Closes the socket once the responses in progress have ended."""
         self._stopping = True
         if not self._calls:
             self._end(_GOING_AWAY, "the gateway is shutting down")
@@ -200,7 +201,7 @@ class PassedSocket:
             self._over.set()
 
     def _leave(self) -> None:
-        """Leaves the vendor; or, with `drain`, once the responses in progress are over."""
+        """Disconnects from the vendor; with `drain`, once the responses in progress have ended."""
         self._is_left, relaying = True, self._relaying
         if self._drain and self._calls and relaying is not None and not relaying.done():
             for call in self._calls:
@@ -221,7 +222,7 @@ class PassedSocket:
 
     # From the client.
 
-    async def _hear_client(self) -> None:
+    async def _receive_from_client(self) -> None:
         while (message := await self._client.receive()) is not None:
             try:
                 found = _decode(message)
@@ -233,11 +234,11 @@ class PassedSocket:
                 else:
                     await self._pass_on(message, found)
             except Exception as error:
-                with suppress(OSError):  # the client has left, as the next `receive` says
+                with suppress(OSError):  # the client has disconnected; the next `receive` reports it
                     await self._refuse(error, found.stream_id)
 
     async def _pass_on(self, message: bytes, found: _Message) -> None:
-        """Passes a message that asks for nothing new, such as `response.steer`."""
+        """Forwards a message that requests no new response, such as `response.steer`."""
         if self._vendor is None:
             raise BadRequest(f"{found.type!r} before any response.create", status=400)
         if call := self._call_of(found.stream_id):
@@ -248,7 +249,7 @@ class PassedSocket:
         gateway = self._gateway
         if gateway.draining or self._stopping:
             raise Refused(Overloaded("The gateway is shutting down.", status=503, retry_after_s=1.0))
-        if len(self._calls) >= _MOST_OPEN:
+        if len(self._calls) >= _MAX_OPEN:
             raise Refused(RateLimited("too many open responses on this socket", status=429))
         # Again for each call: a key may be revoked meanwhile.
         key = await gateway.admission.admit(self._http)
@@ -276,7 +277,7 @@ class PassedSocket:
         try:
             await vendor.send(message if is_named else with_model(http, model.name).body)
         except LLMStreamError as error:
-            if call in self._calls:  # else the other task has seen the vendor leave
+            if call in self._calls:  # otherwise the other task has detected the end
                 self._calls.remove(call)
                 call.fail(error.info)
             raise
@@ -284,14 +285,14 @@ class PassedSocket:
     async def _vendor_for(
         self, client: ClientCall, targets: Sequence[tuple[Model[Any], Target]], account: Account
     ) -> tuple[Model[Any], _Vendor]:
-        """Returns the first vendor that can be reached; that of the last call, if it serves this one too.
+        """Returns the first reachable vendor; the one of the last call if it can serve this one.
 
         raises: LLMStreamError
         """
         for number, (given, target) in enumerate(targets, 1):
             model = socket_model(client, given, target.lane)
             if model is None:
-                break  # from here on, only a translation could answer
+                break  # from here on, only translation is possible
             account.asked(model, target)
             try:
                 return model, await self._connected(model, target)
@@ -332,7 +333,7 @@ class PassedSocket:
         return vendor
 
     async def _forget(self) -> None:
-        """Leaves the vendor of the calls before."""
+        """Disconnects from the vendor of earlier calls."""
         relaying, vendor = self._relaying, self._vendor
         if relaying is not None and vendor is not None:
             relaying.cancel()
@@ -340,7 +341,7 @@ class PassedSocket:
             vendor.abort(IncompleteStream("another vendor is asked"))
 
     async def _refuse(self, error: Exception, lane: Any) -> None:
-        """Sends an error as a message, with its status; a client that needs HTTP is let go."""
+        """Sends an error as a message, with its status; a client that needs HTTP is disconnected."""
         info = _failure(error)
         await self._client.send(self._error_message(info, lane))
         if info.status == 426:
@@ -363,7 +364,7 @@ class PassedSocket:
                 call = self._call_for(message)
                 is_over = call is not None and call.read(message)
                 if not self._is_left:
-                    with suppress(OSError):  # the task that hears the client notices that too
+                    with suppress(OSError):  # the task reading from the client also detects that
                         await self._client.send(message)
                 if call is not None and is_over:
                     self._calls.remove(call)
@@ -387,7 +388,7 @@ class PassedSocket:
         self._end(_FAILED, "the vendor's connection broke")
 
     def _ended(self) -> None:
-        """The vendor has closed in good order; a response in progress is not complete."""
+        """Handles a normal close by the vendor; a response in progress is incomplete then."""
         calls, self._calls = self._calls, []
         for call in calls:
             call.end()
@@ -424,7 +425,7 @@ def _failure(error: Exception) -> ErrorInfo:
 
 
 def _framed(message: bytes) -> bytes:
-    """A message as a server-sent event; line ends in JSON are always white space."""
+    """A message as a server-sent event; line breaks in JSON are always white space."""
     if b"\n" in message or b"\r" in message:
         message = message.replace(b"\n", b" ").replace(b"\r", b" ")
     return b"data: " + message + b"\n\n"

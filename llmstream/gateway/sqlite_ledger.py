@@ -46,7 +46,7 @@ __all__ = ["SQLiteLedger"]
 # One transaction takes well under a millisecond, so that 5 s mean a stuck process.
 _BUSY_S: Final = 5.0
 _WAIT_WHILE_BUSY: Final = f"pragma busy_timeout = {_BUSY_S * 1000:.0f}"
-# How old the keys may be that a call is checked with while the file is busy.
+# Maximum age of the cached keys while the file is busy.
 _MOMENT_S: Final = 1.0
 # In pages. `tidy` is called long before; after 1,000, SQLite would wait for the disk in the middle of a call.
 _TIDY_LATE: Final = "pragma wal_autocheckpoint = 16000"
@@ -95,7 +95,7 @@ _INSERT: Final = (
 )
 _UPDATE: Final = f"update calls set {', '.join(f'{name} = ?' for name in _COLUMNS)} where id = ?"  # noqa: S608
 _SELECT: Final = f"select id, {', '.join(_COLUMNS)} from calls"  # noqa: S608  # names of fields
-# A few at each call, so that none waits for many.
+# A few at each call, so that no call has to delete many.
 _FORGET: Final = (
     "delete from calls where id in (select id from calls where started < ? order by started limit 10)"
 )
@@ -114,12 +114,12 @@ _GROUPS: Final = {
 
 
 class SQLiteLedger(Ledger):
-    """Keys and calls in one SQLite file, which is made if it is missing, readable by its owner only.
+    """Keys and calls in one SQLite file, created if missing, readable by its owner only.
 
-    Its methods block for some 50 us; changes longer where another process writes.
+    Its methods block for some 50 us; changes longer if another process writes.
 
     path:   of the file; ":memory:" for this process alone
-    keep_s: how long the log keeps a call, at least a day; None keeps all
+    keep_s: how long the log keeps a call, at least a day; None for ever
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class SQLiteLedger(Ledger):
     ) -> None:
         self._clock = clock
         self._keep_s = keep_s
-        # Tells a gateway that died from one that is busy: see `recover`.
+        # Distinguishes a dead gateway from a busy one: see `recover`.
         self._owner = this_process()
         self._lock = threading.Lock()
         self._db = _connect(path)
@@ -189,7 +189,7 @@ class SQLiteLedger(Ledger):
 
     def _known(self) -> dict[bytes, Key]:
         """All keys, read again only after the file has changed."""
-        # A thread may hold the lock while it waits for another process; keys of a moment ago are good enough.
+        # A thread may hold the lock while it waits for another process; slightly older keys suffice.
         if not self._lock.acquire(blocking=time.monotonic() - self._looked > _MOMENT_S):
             return self._by_digest
         try:
@@ -222,8 +222,8 @@ class SQLiteLedger(Ledger):
         budgets = budgets_of(key, tag_budget, row, cost_usd)
         with self._changing(waits=waits) as db:
             now = self._clock()
-            # Inside the transaction: between a check and an insert of its own, another worker could use the
-            # same room.
+            # In one transaction: between a separate check and insert, another worker could use the same
+            # allowance.
             self._check_minute(db, key, tokens, now)
             for budget in budgets:
                 self._check_budget(db, budget, cost_usd or 0.0, now)
@@ -249,11 +249,12 @@ class SQLiteLedger(Ledger):
             "where key = ? and started > ?",
             (key.name, now - MINUTE_S),
         ).fetchone()
-        # The oldest call leaves the window then; there may be room, or a next one to wait for.
+        # The oldest call leaves the window then; after that there may be room, or another one to wait for.
         wait_s = max(0.1, (first or now) + MINUTE_S - now)
         if key.requests_per_minute is not None and count >= key.requests_per_minute:
             raise limited(f"{key.requests_per_minute} requests a minute", key, wait_s)
-        # A call that is larger than the limit passes where nothing else does; else it would wait for ever.
+        # A call larger than the limit is allowed if no other is in the window; otherwise it would wait for
+        # ever.
         if key.tokens_per_minute is not None and used and used + tokens > key.tokens_per_minute:
             raise limited(f"{key.tokens_per_minute} tokens a minute", key, wait_s)
 
@@ -270,7 +271,7 @@ class SQLiteLedger(Ledger):
         if budget.window_s < DAY_S:
             calls = _CALLS_OF_KEY if budget.of == "key" else _CALLS_OF_TAG
             return db.execute(calls, (budget.name, since)).fetchall()
-        # An hour that is partly in the window counts.
+        # An hour that is partly in the window counts completely.
         rows = db.execute(
             "select hour, usd from spent where key = ? and hour >= ? order by hour",
             (budget.payer, _hour(since)),
@@ -306,7 +307,7 @@ class SQLiteLedger(Ledger):
             db.executemany("update calls set outcome = 'lost', code = 'gateway-died' where id = ?", lost)
         return len(lost)
 
-    # What the gateway itself remembers.
+    # Data of the gateway itself.
 
     def secret(self, name: str) -> bytes:
         """As in `Ledger`."""
@@ -354,7 +355,7 @@ class SQLiteLedger(Ledger):
             with private_sqlite.transaction(self._db):
                 yield
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:  # the rest of it says why
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:  # the rest of the message has the reason
                 raise Busy from None
             raise
         finally:

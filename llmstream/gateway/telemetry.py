@@ -1,6 +1,6 @@
-"""What a gateway reports of itself, by OpenTelemetry (extra `otel`) and to Prometheus (extra `gateway`).
+"""The gateway's own telemetry, by OpenTelemetry (extra `otel`) and for Prometheus (extra `gateway`).
 
-OpenTelemetry has a span for each call, and below it one for each model asked. The spans of models, and the
+OpenTelemetry has a span for each call, and below it one for each model tried. The spans of models, and the
 metrics, are those of `llmstream.telemetry`, on both lanes. No span has prompts or answers. The parent of a
 call is the client's own span, if it sent one (`traceparent`).
 """
@@ -43,7 +43,7 @@ class _Provider(Protocol):
     """One of OpenTelemetry's SDK."""
 
     def shutdown(self) -> None:
-        """Sends what is left."""
+        """Sends the remaining data."""
 
 
 class Telemetry:
@@ -65,7 +65,7 @@ class Telemetry:
         self._own: tuple[_Provider, ...] = ()
 
     def began(self, row: Row, headers: Mapping[str, str]) -> CallTrace:
-        """Begins the span of a call.
+        """Starts the span of a call.
 
         headers: of the client's request, in lower case
         """
@@ -110,7 +110,7 @@ class Telemetry:
         return telemetry
 
     def close(self) -> None:
-        """Sends what a collector has not got yet."""
+        """Sends the data not yet sent to a collector."""
         for provider in self._own:
             provider.shutdown()
 
@@ -120,10 +120,10 @@ class CallTrace:
 
     def __init__(self, telemetry: Telemetry, span: Span, row: Row) -> None:
         self._models, self._span, self._row = telemetry.models, span, row
-        self._call: dict[str, Any] | None = None  # what all observations of the model's call have
+        self._call: dict[str, Any] | None = None  # attributes of all observations of the model's call
 
     def asked(self, model: str) -> None:
-        """Begins the span of a model."""
+        """Starts the span of a model."""
         from opentelemetry.trace import use_span
 
         provider, _, name = model.partition(":")
@@ -132,7 +132,7 @@ class CallTrace:
             self._models(AttemptStarted(**self._call, attempt=1))
 
     def first(self, after_s: float) -> None:
-        """Notes the first content."""
+        """Records the first content."""
         if self._call is not None:
             self._models(FirstContent(**self._call, after_s=after_s))
 
@@ -225,7 +225,7 @@ class Metrics:
     """Counts the calls of one process; with several workers, each has its own.
 
     Labels are the routes' patterns and the vendors' names, of which there are few. Names of models come from
-    clients, and could be any number.
+    clients, and would be unbounded.
 
     raises: Unsupported where prometheus-client is not installed
     """
@@ -242,7 +242,7 @@ class Metrics:
             raise Unsupported(
                 "metrics need prometheus-client: pip install 'llmstream-sdk[gateway]'"
             ) from None
-        # Not the global registry: an application that embeds the gateway has metrics of its own there.
+        # Not the global registry, which has the metrics of an application that embeds the gateway.
         self._registry = CollectorRegistry()
         labels = ["route", "provider", "wire", "lane"]
 
@@ -266,7 +266,7 @@ class Metrics:
         self._open.inc()
 
     def ended(self, row: Row) -> None:
-        """Counts a call that is over."""
+        """Counts a finished call."""
         self._open.dec()
         # The provider's name alone: see the labels above.
         known = (row.route, row.model.partition(":")[0], row.wire, row.lane)

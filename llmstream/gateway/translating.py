@@ -35,18 +35,18 @@ from llmstream.usage import Usage
 
 __all__ = ["Events", "complete_reply"]
 
-# Events that stand in a response without content.
+# Events that also occur in a response without content.
 _OF_REFUSALS: Final = frozenset({StreamStart, ResponseMetadata, ErrorEvent, Finish})
 
 Warned = Callable[[Sequence[Warning]], object]
 
 
 class Events:
-    """The events of the first model that gets to its first content; they end in an error if none does.
+    """The events of the first model that reaches its first content; an error if none does.
 
-    Leaving them closes the vendor's socket. The account is settled in any case.
+    Closing it closes the vendor's socket. The account is settled in any case.
 
-    warned: called with the warnings of the model that answers, before its first content
+    warned: called with the warnings of the responding model, before its first content
     """
 
     def __init__(
@@ -64,15 +64,15 @@ class Events:
         return self._events
 
     async def aclose(self) -> None:
-        """Leaves the model."""
+        """Closes the model's call."""
         await self._events.aclose()
 
     def pour(self, take: Callable[[list[Event]], bool]) -> None:
-        """Gives batches to `take` as they arrive, past the tasks that wait; see `serve.Body.pour`."""
+        """Passes batches to `take` as they arrive, without waking waiting tasks; see `serve.Body.pour`."""
         self._take = take
 
     def _counted(self, events: list[Event]) -> bool:
-        """Takes a batch that the model's call need not wait with."""
+        """Consumes a batch directly in the callback of the model's call."""
         if self._take is None or not self._take(events):
             return False
         self._account.chars += _chars_of(events)
@@ -90,7 +90,7 @@ class Events:
                 answer = self._answer(model, sent)
                 try:
                     async for event in answer:
-                        # From here on nothing is held: the client sees each event as it comes.
+                        # From here on nothing is buffered: the client gets each event as it arrives.
                         if account.began:
                             yield event
                             continue
@@ -112,7 +112,8 @@ class Events:
                     continue
                 if failure is not None:
                     account.failed(failure.info)
-                    # An open block would settle the status, and a failure before all content has its own.
+                    # Held back: an open block would fix the status, and a failure before any content has its
+                    # own status.
                     held = [event for event in held if type(event) in _OF_REFUSALS]
                 for event in held:
                     yield event
@@ -123,12 +124,12 @@ class Events:
             account.settle()
 
     async def _answer(self, model: Model[Any], request: Request) -> AsyncGenerator[Event]:
-        """Yields the events of one model, and counts what was made.
+        """Yields the events of one model, and counts its output.
 
         raises: LLMStreamError after the finish of a failed response
         """
         account, call = self._account, model.call(request)
-        pour = getattr(call, "pour", None)  # calls of middleware have none
+        pour = getattr(call, "pour", None)  # middleware calls have none
         try:
             while batch := await call.next():
                 account.chars += _chars_of(batch)
@@ -148,13 +149,13 @@ class Events:
             raise call.error
 
     def _finished(self, finish: Finish) -> Finish:
-        """Notes the end, and returns it for the client's wire."""
+        """Records the end, and returns it for the client's wire."""
         account = self._account
         account.usage = finish.usage
         account.complete = finish.finish_reason != "error"
         if account.wire == account.row.wire:
             return finish
-        # The vendor's own word for the reason is none on the client's wire.
+        # The vendor's own finish reason is unknown on the client's wire.
         return msgspec.structs.replace(finish, usage=_portable(finish.usage), raw_finish_reason=None)
 
 
@@ -169,12 +170,12 @@ def _chars_of(events: list[Event]) -> int:
 
 # Fields that both of OpenAI's APIs have; our key for their options is the same.
 _SHARED: Final = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "service_tier", "user"})
-# How the client wants the answer; the gateway always streams.
+# Fields about the delivery to the client; the gateway itself always streams.
 _OF_CLIENT: Final = frozenset({"stream", "stream_options"})
 
 
 def _for_model(request: Request, model: Model[Any], wire: str) -> tuple[Request, list[Warning]]:
-    """The request for one model, and what of the client's wire it has no place for.
+    """The request for one model, and the client's fields that it does not support.
 
     wire: of the client
     """
@@ -187,7 +188,7 @@ def _for_model(request: Request, model: Model[Any], wire: str) -> tuple[Request,
             kept = {name: value for name, value in kept.items() if name in _SHARED}
         if kept:
             options[key] = kept
-    # The client's credentials are for the gateway; those of the model are added by its provider.
+    # The client's credentials are for the gateway; the provider adds the model's.
     headers = sent_headers(request.headers, foreign=foreign)
     sent = msgspec.structs.replace(request, model=model.name, headers=headers, provider_options=options)
     text = f"{', '.join(sorted(dropped))}: {model.provider.name} has no such field"
@@ -201,7 +202,7 @@ def _portable(usage: Usage) -> Usage:
     API but no total, without which Codex 0.169 fails.
     """
     asked, made = usage.input_tokens, usage.output_tokens
-    # No total where a part is missing: a sum of one part would look like a count.
+    # No total if a part is missing: a partial sum would look like a count.
     known = usage.total_tokens is not None or asked is None or made is None
     total = usage.total_tokens if known else (asked or 0) + (made or 0)
     return msgspec.structs.replace(usage, total_tokens=total, raw=None)

@@ -1,4 +1,4 @@
-"""The inspector: streams as they were, bytes beside events with their times, in a local page.
+"""The inspector: recorded streams, bytes next to events with their times, in a local page.
 
     with ls.inspect():                  # traces the streams of this program
         ...

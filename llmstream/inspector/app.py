@@ -39,19 +39,19 @@ PAGE: Final = Path(__file__).parent / "page"
 
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-# How often growing files are looked at while a page waits, and for how long it waits.
-_LOOK_S: Final = 0.05
+# Polling interval of growing files while a page waits, and the length of its wait.
+_POLL_S: Final = 0.05
 _LONGEST_WAIT_S: Final = 20.0
 
 # More than a wide screen shows of a row.
 _ROW_CHARS: Final = 240
-# The page asks for some 200 at a time.
-_MOST_ROWS: Final = 1_000
+# The page requests some 200 at a time.
+_MAX_ROWS: Final = 1_000
 # A longer event is not decoded for its beginning.
-_MOST_DECODED_BYTES: Final = 64 * 1024
+_MAX_DECODED_BYTES: Final = 64 * 1024
 _FIRST_CHARS: Final = 20_000
-_MOST_FOUND: Final = 20_000
-_MOST_TEXT_CHARS: Final = 16 * 1024 * 1024
+_MAX_FOUND: Final = 20_000
+_MAX_TEXT_CHARS: Final = 16 * 1024 * 1024
 
 _TEXT_KINDS: Final = {"text-delta": "text", "reasoning-delta": "reasoning", "tool-input-delta": "input"}
 
@@ -84,7 +84,7 @@ def make_app(calls: Calls, *, token: str, local: bool = True, places: str = "") 
 
     # Requests have a name and a few numbers.
     app = web.Application(middlewares=[admit], client_max_size=64 * 1024)
-    # Requests that wait would hold up the end of the server.
+    # Waiting requests would delay the end of the server.
     app.on_shutdown.append(api.stop)
     app.add_routes(
         [
@@ -125,7 +125,7 @@ class _API:
         while (version := self._calls.refresh()) == known and not self._stopping:
             if asyncio.get_running_loop().time() >= due:
                 break
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
         summaries = [call.summary() for call in self._calls.list()]
         return json_response(
             {"version": version, "calls": summaries, "dialects": list(DIALECTS), "places": self._places}
@@ -140,7 +140,7 @@ class _API:
 
     async def rows(self, request: web.Request) -> web.Response:
         call, start = self._call(request), _number(request, "from", 0)
-        end = min(start + min(_number(request, "count", 200), _MOST_ROWS), len(call.events))
+        end = min(start + min(_number(request, "count", 200), _MAX_ROWS), len(call.events))
         return json_response([_row(call, place) for place in range(start, end)])
 
     async def event(self, request: web.Request) -> web.Response:
@@ -165,7 +165,7 @@ class _API:
 
     async def texts(self, request: web.Request) -> web.Response:
         """The content: [number of the event, kind, text]."""
-        call, left = self._call(request), _MOST_TEXT_CHARS
+        call, left = self._call(request), _MAX_TEXT_CHARS
         found: list[tuple[int, str, str]] = []
         start = _number(request, "from", 0)
         for place, seen in enumerate(call.events[start:], start):
@@ -185,7 +185,7 @@ class _API:
             for place, seen in enumerate(call.events)
             if seen.frame in with_it or wanted in seen.data.lower()
         ]
-        return json_response(found[:_MOST_FOUND])
+        return json_response(found[:_MAX_FOUND])
 
     async def gaps(self, request: web.Request) -> web.Response:
         call = self._call(request)
@@ -280,7 +280,7 @@ def _row(call: CallTrace, place: int) -> tuple[str, str]:
 
 def _beginning_of(seen: Seen) -> str:
     """The beginning of an event without its type: of a delta its text, of others their fields."""
-    if seen.kind in _TEXT_KINDS and len(seen.data) <= _MOST_DECODED_BYTES:
+    if seen.kind in _TEXT_KINDS and len(seen.data) <= _MAX_DECODED_BYTES:
         return str(msgspec.json.decode(seen.data).get("delta", ""))[:_ROW_CHARS]
     text = seen.data[: 4 * _ROW_CHARS].decode("utf-8", "replace")
     return text.partition(f'"{seen.kind}"')[2].removeprefix(",").removesuffix("}")[:_ROW_CHARS]

@@ -27,13 +27,13 @@ from llmstream.inspector.trace import (
 __all__ = ["CallTrace", "Finding", "Seen", "State", "Summary"]
 
 State: TypeAlias = Literal["open", "complete", "cut", "failed", "left"]
-"""open: it continues; cut: the body ended before the answer did; left: its reader left before the end."""
+"""open: it continues; cut: the body ended before the answer did; left: closed by its reader."""
 
-# Errors of a body that ended early: what was there is true, but not all of it.
+# Errors of a body that ended early: the received part is correct, but incomplete.
 _CUT: Final = frozenset({"incomplete-stream", "connection-lost"})
 _CONTENT: Final = frozenset({"text-delta", "reasoning-delta", "tool-input-delta"})
 
-# From so many events on, one read looks like a buffer; a model writes them one by one.
+# From this many events on, one read looks like a buffer; a model writes them one by one.
 _BUFFERED: Final = 10
 # Shorter silences are usual between two tokens.
 _SILENCE_S: Final = 1.0
@@ -53,7 +53,7 @@ class Seen(NamedTuple):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something worth a look, in a sentence. event: where to look, or None."""
+    """A notable finding, in a sentence. event: its position, or None."""
 
     kind: Literal["cut", "error", "buffer", "silence", "busy", "warning", "retry"]
     text: str

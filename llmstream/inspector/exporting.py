@@ -1,4 +1,4 @@
-"""What the inspector makes of a call: a recording, a test, a trace, and the same answer on another wire."""
+"""Exports of a call: a recording, a test, a trace, and the same answer on another wire."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _body_lines(call: CallTrace) -> Iterator[Line]:
     frames, written = call.frames, 0
     timed: list[tuple[int, int, Read | int]] = [(read.ns, 0, read) for read in call.reads]
     timed += [(seen.at_ns, 1, place) for place, seen in enumerate(call.events)]
-    # By time and kind alone: lines have no order. Reads come before the events that they made.
+    # By time and kind only: lines have no order. Reads come before the events decoded from them.
     for _, _, line in sorted(timed, key=lambda item: item[:2]):
         if isinstance(line, Read):
             yield line

@@ -52,7 +52,7 @@ __all__ = ["Inspection", "default_folder", "inspect"]
 _P = ParamSpec("_P")
 
 # One file for each process that traces; the oldest are deleted when another is made.
-_MOST_FILES: Final = 50
+_MAX_FILES: Final = 50
 
 
 def inspect(to: str | os.PathLike[str] | None = None, *, scrub: Iterable[str] = ()) -> Inspection:
@@ -74,7 +74,7 @@ def inspect(to: str | os.PathLike[str] | None = None, *, scrub: Iterable[str] = 
 
 
 def default_folder() -> Path:
-    """Where traces are without a path: $LLMSTREAM_TRACES, else beside other state of this user."""
+    """Where traces are without a path: $LLMSTREAM_TRACES, else next to other state of this user."""
     if given := os.environ.get("LLMSTREAM_TRACES", ""):
         return Path(given)
     base = os.environ.get("XDG_STATE_HOME", "")
@@ -137,7 +137,7 @@ class Inspection:
             file.close()
 
     def write(self, *lines: Line, hidden: Sequence[str] = ()) -> None:
-        """Writes lines at once, so that they are there if the process is killed; a full disk is no error."""
+        """Writes lines immediately, so that they survive a killed process; a full disk is not an error."""
         data = b"".join(map(encode_line, lines))
         if hidden or self._scrub:
             # The longest first: one secret may be a part of another.
@@ -164,10 +164,10 @@ def _opened(path: Path) -> IO[bytes]:
         raise InvalidRequest(f"cannot write the trace {path}: {error.strerror or error}") from None
     # Files in any other folder are their owner's to delete.
     if path.parent == default_folder():
-        for old in sorted(path.parent.glob("*.jsonl"))[:-_MOST_FILES]:
+        for old in sorted(path.parent.glob("*.jsonl"))[:-_MAX_FILES]:
             with suppress(OSError):
                 old.unlink()
-    # Unbuffered, so that what was written is there if the process is killed.
+    # Unbuffered, so that written lines survive if the process is killed.
     return os.fdopen(descriptor, "ab", buffering=0)
 
 
@@ -256,7 +256,7 @@ class _Notes:
 
 
 class _TracedBody:
-    """A response body whose reads are noted."""
+    """A response body whose reads are recorded."""
 
     def __init__(self, body: Body, notes: _Notes, tap: FrameTap) -> None:
         self.status, self.headers, self.url = body.status, body.headers, body.url
@@ -289,7 +289,7 @@ class _TracedBody:
         return data
 
     async def read_all(self, max_bytes: int) -> bytes:
-        """A response that is not streamed; its frame is noted as the decoder reads it."""
+        """A response that is not streamed; its frame is recorded as the decoder reads it."""
         return await self._noted(self._body.read_all(max_bytes))
 
     async def _noted(self, reading: Awaitable[bytes]) -> bytes:
@@ -303,7 +303,7 @@ class _TracedBody:
 
 
 class _TracedCall:
-    """A call that is noted while it is read."""
+    """A call that is recorded while it is read."""
 
     def __init__(self, call: Call, notes: _Notes, model: Model, request: Request) -> None:
         self._call, self._notes = call, notes
@@ -393,7 +393,7 @@ class _TracedCall:
 
 
 def _traced(plan: Plan, notes: _Notes) -> Plan:
-    """The plan of a call that is noted."""
+    """The plan of a recorded call."""
     tap = notes.tap = FrameTap(plan.content_type, notes.frame)
 
     def noted(prepare: Callable[_P, Awaitable[Prepared]]) -> Callable[_P, Awaitable[Prepared]]:

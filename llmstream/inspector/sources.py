@@ -1,7 +1,7 @@
 """Where calls come from: traces, which may still grow; recordings, cassettes, caches, event logs, stores.
 
-`Calls` has all calls of a list of places. `refresh` reads what is new; it is called for each request of the
-page, and costs little if nothing is.
+`Calls` has all calls of a list of places. `refresh` reads new data; it is called for each request of the
+page, and costs little if there is none.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ __all__ = ["Calls", "Decoding", "FindDecoding", "from_body"]
 _HEAD_BYTES: Final = 8192
 _NS: Final = 1_000_000_000
 # How many calls are held; the oldest of a folder of traces are left out.
-_MOST_CALLS: Final = 2_000
-# How long after a look into folders the next one is made: large ones are looked at less often.
-_LOOK_S: Final = 0.1
+_MAX_CALLS: Final = 2_000
+# Time between two scans of folders: large ones are scanned less often.
+_POLL_S: Final = 0.1
 _LOOK_SHARE: Final = 20
 _BODIES: Final = frozenset({".sse", ".ndjson", ".txt", ".bin", ".eventstream"})
 
@@ -58,7 +58,7 @@ class Decoding(NamedTuple):
 
 
 FindDecoding: TypeAlias = Callable[[bytes], Decoding]
-"""The dialect of a body by its beginning, or the one that was asked for; raises InvalidRequest."""
+"""The dialect of a body by its beginning, or the requested one; raises InvalidRequest."""
 
 
 class Calls:
@@ -98,18 +98,18 @@ class Calls:
         self.version += 1
 
     def refresh(self) -> int:
-        """Reads what is new; returns a number that rises with each change."""
+        """Reads new data; returns a number that increases with each change."""
         if self._folders and (began := time.monotonic()) >= self._look_at:
             for folder in self._folders:
-                self._look_into(folder)
+                self._scan_folder(folder)
             ended = time.monotonic()
-            self._look_at = ended + max(_LOOK_S, _LOOK_SHARE * (ended - began))
+            self._look_at = ended + max(_POLL_S, _LOOK_SHARE * (ended - began))
         for growing in self._files.values():
             self.version += growing.read(self._calls)
         for database in self._databases:
             self.version += database.read(self._calls)
-        if len(self._calls) > _MOST_CALLS:
-            for call in self.list()[_MOST_CALLS:]:
+        if len(self._calls) > _MAX_CALLS:
+            for call in self.list()[_MAX_CALLS:]:
                 del self._calls[call.id]
         return self.version
 
@@ -128,7 +128,7 @@ class Calls:
         if not self._read(found):
             raise InvalidRequest(f"{place} has no call: it is empty.")
 
-    def _look_into(self, folder: Path) -> None:
+    def _scan_folder(self, folder: Path) -> None:
         """Reads the files of a folder that have changed; those that are something else are passed over."""
         for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
             try:
@@ -142,7 +142,7 @@ class Calls:
             if path.name == "response.bin":
                 path = path.parent
             elif path.suffix not in {".jsonl", ".json", *_BODIES} or path.name.endswith("timing.jsonl"):
-                # Times belong to the recording beside them.
+                # Timing files belong to the recording next to them.
                 continue
             try:
                 self._read(path)
@@ -167,7 +167,7 @@ class Calls:
             found = [from_body(Recording.load(path), decoding, path.name)]
         for place, call in enumerate(found):
             call.id = f"{_slug(path)}-{place}"
-            # A body has no date of its own.
+            # A body has no date.
             call.began_at = call.began_at or path.stat().st_mtime
             self.put(call)
         return bool(found)
@@ -243,7 +243,7 @@ def from_body(recording: Recording, decoding: Decoding, source: str) -> CallTrac
         dialect.content_type,
         lambda offset, data, *, complete: call.feed(frame_of(call.id, offset, data, complete=complete)),
     )
-    sentence = GuardedDecoder(TappedDecoder(dialect.decoder(provider=provider), tap), provider=provider)
+    guarded = GuardedDecoder(TappedDecoder(dialect.decoder(provider=provider), tap), provider=provider)
     call.feed(
         CallBegan(
             call=call.id,
@@ -264,16 +264,16 @@ def from_body(recording: Recording, decoding: Decoding, source: str) -> CallTrac
             ]
             call.feed(EventsSeen(call=call.id, ns=ns, events=pairs))
 
-    see(sentence.start())
+    see(guarded.start())
     for due_s, piece in recording.pieces():
         before, ns = ns, round(due_s * _NS)
         call.feed(Read(call=call.id, ns=ns, waited_ns=ns - before, offset=offset, size=len(piece)))
         offset += len(piece)
-        see(sentence.feed(piece))
+        see(guarded.feed(piece))
     tap.end_body()
-    see(sentence.close())
-    error = sentence.error.info if sentence.error is not None else None
-    call.feed(CallEnded(call=call.id, ns=ns, error=error, usage=sentence.decoder.usage))
+    see(guarded.close())
+    error = guarded.error.info if guarded.error is not None else None
+    call.feed(CallEnded(call=call.id, ns=ns, error=error, usage=guarded.decoder.usage))
     return call
 
 
@@ -346,11 +346,11 @@ class _EventLog:
             database.close()
 
     def read(self, calls: dict[str, CallTrace]) -> int:
-        """Reads what is new of the runs that have changed; returns how many did."""
+        """Reads new events of changed runs; returns their number."""
         count = 0
         try:
             for n, run, tail, started in self._rows(
-                "select n, run, tail, started from runs order by started desc limit ?", _MOST_CALLS
+                "select n, run, tail, started from runs order by started desc limit ?", _MAX_CALLS
             ):
                 if self._tails.get(n, -1) < tail:
                     self._read_run(n, started, calls.setdefault(f"log-{run}", self._call(run, started)))

@@ -1,4 +1,4 @@
-"""The requests of a store of conversations, as calls: what was answered, how long it took, and what it cost.
+"""The requests of a store of conversations, as calls: the answer, its duration and its cost.
 
 A store has messages, not events. So a call has one event for each part of its message, at the time of its
 first content or of its end; the bytes and the pace of an answer are in traces.

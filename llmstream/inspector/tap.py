@@ -1,7 +1,7 @@
-"""The tap: notes the frames of a response as its decoder reads them, and which frame made each event.
+"""The tap: records the frames of a response as its decoder reads them, and which frame produced each event.
 
-A decoder gives the same events however its input is cut. So the tap cuts it behind each frame, and what the
-decoder returns then belongs to that frame. A call that is not traced has no tap.
+A decoder returns the same events however its input is cut. So the tap cuts it after each frame, and the
+events returned then belong to that frame. A call that is not traced has no tap.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FrameCutter:
         self._left = 0  # of an AWS message
 
     def feed(self, chunk: bytes) -> list[int]:
-        """The places in the chunk behind which a frame ends, in order."""
+        """The positions in the chunk at which a frame ends, in order."""
         return self._ends(chunk)
 
     def _sse(self, chunk: bytes) -> list[int]:
@@ -123,7 +123,7 @@ class FrameTap:
         return events
 
     def end_body(self) -> None:
-        """Notes what is left of a body that ended, broke or was left. Idempotent."""
+        """Records the rest of a body that ended, broke or was closed. Idempotent."""
         if self._held:
             self._give(complete=False)
         self._cutter = FrameCutter(self._content_type)

@@ -165,7 +165,7 @@ class AttemptEnded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class CallEnded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="end"):
     """The call ended; the last line of a call.
 
-    left: the reader left before the end
+    left: the reader closed it before the end
     """
 
     call: str

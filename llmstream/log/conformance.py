@@ -1,10 +1,10 @@
-"""What every store has to do, as checks to run against one of your own.
+"""Conformance checks for stores, to run against your own.
 
     @pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
     async def test_store(check, tmp_path):
         await check(lambda: MyStore(tmp_path / "runs"))
 
-Each check opens the place twice, as two processes would. A store of one process may return the same object
+Each check opens the store twice, as two processes would. A store of one process may return the same object
 each time.
 """
 
@@ -21,12 +21,12 @@ from llmstream.log.store import Append, Claim, RunState, RunStatus, Store
 __all__ = ["STORE_CHECKS", "StoreCheck"]
 
 MakeStore: TypeAlias = Callable[[], Store]
-"""Makes a store that is not open yet, always of the same place, which is empty at first."""
+"""Creates a store that is not open yet, always at the same address, which is empty at first."""
 
 StoreCheck: TypeAlias = Callable[[MakeStore], Awaitable[None]]
 
 _LONG_S: Final = 600.0
-# Longer than the clock of any store takes to advance; a lease of 0 s has passed then.
+# Longer than the clock of any store takes to advance; a lease of 0 s has expired then.
 _SOON_S: Final = 0.003
 
 
@@ -91,7 +91,7 @@ async def _seen(store: Store, run: str = "run", after: int = -1) -> tuple[RunSta
 
 
 async def new_run_is_open_and_empty(make: MakeStore) -> None:
-    """A claim of a new id is granted, and every process sees the run."""
+    """A claim of a new id is granted, and visible to every process."""
     async with _opened(make) as (one, other):
         granted, status = await one.acquire(_claim(left_s=7.5, keep_s=30.0))
         assert granted
@@ -107,7 +107,7 @@ async def new_run_is_open_and_empty(make: MakeStore) -> None:
 
 
 async def one_of_many_claims_wins(make: MakeStore) -> None:
-    """Of claims at the same time one is granted, and the others get its status."""
+    """Of concurrent claims one is granted, and the others get its status."""
     async with _opened(make) as stores:
         claims = [stores[n % 2].acquire(_claim(owner=str(n))) for n in range(8)]
         found = await asyncio.gather(*claims)
@@ -117,7 +117,7 @@ async def one_of_many_claims_wins(make: MakeStore) -> None:
 
 
 async def frames_are_numbered_densely(make: MakeStore) -> None:
-    """Frames come back in order, once, with numbers from 0; a position may be inside of a batch."""
+    """Frames are returned in order, once, with numbers from 0; a position may be inside a batch."""
     async with _opened(make) as (one, other):
         status = await _begun(one)
         lines = [b'{"n":%d,"t":"\xc3\xa9"}' % n for n in range(60)]
@@ -125,14 +125,14 @@ async def frames_are_numbered_densely(make: MakeStore) -> None:
             status = await _written(one, _append(status, *lines[first : first + size]))
             assert status.tail == first + size - 1
         assert status.bytes == sum(map(len, lines)) + 60 - 4  # line ends between, not after
-        # The ends of batches, both their sides, and places within them.
+        # Positions at batch boundaries, next to them, and within batches.
         for after in (-1, 0, 1, 5, 9, 10, 29, 58, 59):
             _, frames = await _seen(other, after=after)
             assert frames == list(enumerate(lines))[after + 1 :], f"after {after}"
 
 
 async def a_page_is_bounded(make: MakeStore) -> None:
-    """A slice ends once it has max_bytes, and has at least one batch."""
+    """A slice ends once it has max_bytes, but has at least one batch."""
     async with _opened(make) as (one, other):
         status = await _begun(one)
         for _ in range(100):
@@ -150,7 +150,7 @@ async def a_page_is_bounded(make: MakeStore) -> None:
 async def any_id_and_bytes_are_stored(make: MakeStore) -> None:
     """An id may have any characters; ids that look alike are different runs."""
     async with _opened(make) as (one, other):
-        # What a store might take apart or fold: case, spaces, globs, quotes, slots of a Redis cluster,
+        # Ids that a store might split or normalise: case, spaces, globs, quotes, slots of a Redis cluster,
         # Unicode forms.
         ids = [
             "a",
@@ -189,7 +189,7 @@ async def a_wrong_number_writes_nothing(make: MakeStore) -> None:
 
 
 async def one_commit_has_many_runs(make: MakeStore) -> None:
-    """Runs of one commit are independent: a refused one does not touch the others."""
+    """Runs of one commit are independent: a rejected one does not affect the others."""
     async with _opened(make) as (one, other):
         runs = [await _begun(one, f"run-{n}") for n in range(20)]
         appends = [_append(status, b"a", first=5 if n == 7 else None) for n, status in enumerate(runs)]
@@ -219,7 +219,7 @@ async def two_writers_never_both_write(make: MakeStore) -> None:
 
 
 async def an_ended_run_takes_no_more(make: MakeStore) -> None:
-    """The last frames and the state come in one step; after them nothing is written."""
+    """The last frames and the state are written atomically; nothing is written after them."""
     async with _opened(make) as (one, other):
         states: tuple[RunState, ...] = ("closed", "failed", "stopped")
         for state in states:
@@ -263,7 +263,7 @@ async def a_replaced_run_goes_on_counting(make: MakeStore) -> None:
 
 
 async def a_lease_protects_its_run(make: MakeStore) -> None:
-    """A run whose lease has passed can be taken over; the old producer is fenced off. Renewing protects."""
+    """A run whose lease has expired can be taken over; the old producer is fenced off. Renewing protects."""
     async with _opened(make) as (one, other):
         status = await _begun(one, lease_s=0.0)
         old = await _written(one, _append(status, b"0", lease_s=0.0))
@@ -282,7 +282,7 @@ async def a_lease_protects_its_run(make: MakeStore) -> None:
 
 
 async def one_of_many_closes_a_lost_run(make: MakeStore) -> None:
-    """A run is closed for its producer only once it is lost, by exactly one, and that fences it off."""
+    """A run is closed for its producer only once lost, by exactly one closer, and this fences it off."""
     async with _opened(make) as stores:
         one, _ = stores
         status = await _written(one, _append(await _begun(one), b"0"))
@@ -300,7 +300,7 @@ async def one_of_many_closes_a_lost_run(make: MakeStore) -> None:
 
 
 async def takeover_time_is_left_to_producers(make: MakeStore) -> None:
-    """Past the lease, but within the time for a takeover, a run can be taken and not be closed."""
+    """After the lease, but within the time for a takeover, a run can be taken over but not closed."""
     async with _opened(make) as (one, other):
         status = await _begun(one, lease_s=0.0, takeover_s=_LONG_S)
         status = await _written(one, _append(status, b"0", lease_s=0.0))
@@ -328,7 +328,7 @@ async def a_stop_reaches_the_producer(make: MakeStore) -> None:
 
 
 async def readers_are_seen(make: MakeStore) -> None:
-    """A run that ends without readers knows when the last was there."""
+    """A run that ends without readers stores when the last one was present."""
     async with _opened(make) as (one, other):
         status = await _begun(one, left_s=0.0)
         await asyncio.sleep(_SOON_S)
@@ -341,7 +341,7 @@ async def readers_are_seen(make: MakeStore) -> None:
 
 
 async def what_expired_is_deleted(make: MakeStore) -> None:
-    """Frames go `keep_s` after the end, the record as long after that; an open run stays."""
+    """Frames are deleted `keep_s` after the end, the record as long after that; an open run stays."""
     async with _opened(make) as (one, other):
         for run, keep_s in (("short", 0.3), ("long", _LONG_S)):
             status = await _begun(one, run, keep_s=keep_s)
@@ -352,7 +352,7 @@ async def what_expired_is_deleted(make: MakeStore) -> None:
         await asyncio.sleep(0.35)
         assert list((await other.sweep()).lost) == ["open"]
         (part,) = await one.read([("short", -1)], 1000)
-        if part.status is not None:  # on a busy machine it is gone too
+        if part.status is not None:  # on a busy machine it may be deleted too
             assert (part.status.state, part.status.first, list(part.batches)) == ("closed", 1, [])
             assert not (await one.acquire(_claim("short")))[0]
         await asyncio.sleep(0.35)
@@ -363,7 +363,7 @@ async def what_expired_is_deleted(make: MakeStore) -> None:
 
 
 async def a_deleted_run_is_not_there(make: MakeStore) -> None:
-    """Deleting removes frames and record; the producer learns that there is no run, and the id is new."""
+    """Deleting removes frames and record; the producer is told that there is no run, and the id is free."""
     async with _opened(make) as (one, other):
         status = await _written(one, _append(await _begun(one), b"0"))
         await other.delete("run")
@@ -379,9 +379,9 @@ async def a_deleted_run_is_not_there(make: MakeStore) -> None:
 
 
 async def changes_are_heard_elsewhere(make: MakeStore) -> None:
-    """Another process hears of new runs, frames, ends and stops; renewals need not be heard."""
+    """Another process is notified of new runs, frames, ends and stops, not necessarily of renewals."""
     async with _opened(make) as (one, other):
-        # A store of one process has no other to hear.
+        # A store of one process has no other process to notify.
         if one is other:
             return
         heard: asyncio.Queue[str | None] = asyncio.Queue()

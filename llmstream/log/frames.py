@@ -1,6 +1,6 @@
 """Frames: the events of a run as numbered lines of JSON, and pages of them for readers.
 
-JSON lines are readable in any store, are the body of an SSE frame as they stand, and can be read by a later
+JSON lines are readable in any store, can be the data of an SSE frame unchanged, and can be read by a later
 version. As msgpack they would be a fifth smaller and no faster to decode.
 """
 
@@ -24,7 +24,7 @@ class Frame(NamedTuple):
     """One event of a run.
 
     seq:  its number; the first of a run is 0
-    time: when it was committed, in seconds since 1970 by the store's clock
+    time: commit time, in seconds since 1970 by the store's clock
     data: the event as JSON, without a line end; `events.decode` reads it
     """
 
@@ -65,7 +65,7 @@ class Page:
 
 def encode_frames(events: Sequence[Event]) -> bytes:
     """The lines of events, without an end of line after the last. JSON has no raw line ends."""
-    # One call for all: a line each, joined, takes twice as long.
+    # One call for all: encoding and joining lines takes twice as long.
     return _encoder.encode_lines(events)[:-1]
 
 
@@ -79,6 +79,6 @@ def page_of(part: RunSlice, after: int) -> Page | None:
 
 def _frames(batch: Batch, after: int) -> list[Frame]:
     lines = batch.data.split(b"\n")
-    # A position may be inside of a batch: batches are as commits made them, and readers stop anywhere.
+    # A position may be inside a batch: commits determine the batches, and readers stop anywhere.
     skip = max(0, after + 1 - batch.first)
     return [Frame(batch.first + index, batch.time, lines[index]) for index in range(skip, len(lines))]

@@ -28,20 +28,20 @@ __all__ = ["Logs", "open_logs"]
 
 _log: Final = logging.getLogger("llmstream")
 
-# How often a process deletes what has expired, and closes runs that nobody reads.
+# How often a process deletes expired runs and closes lost ones without readers.
 _SWEEP_S: Final = 60.0
 
-# So many lost runs are closed at once; each is watched for a tenth of its lease first.
-_TOGETHER: Final = 50
+# Number of lost runs closed concurrently; each is observed for a tenth of its lease first.
+_CONCURRENT_CLOSES: Final = 50
 
 # How long closing waits for the last commit, and for the cleanup of runs that it stops.
 _CLOSING_S: Final = 5.0
 
-# So much later than its end a lease has passed by every clock.
+# This long after its end a lease has expired by every clock.
 _PAST_S: Final = 0.01
 
 # The longest id of a run; it is part of keys and addresses.
-_MOST_CHARS: Final = 512
+_MAX_CHARS: Final = 512
 
 
 def open_logs(
@@ -103,7 +103,7 @@ def _store(where: str) -> Store:
 
 
 class Logs:
-    """Event logs in one store. One object a process, used by one event loop; see `open_logs`."""
+    """Event logs in one store. One object per process, used by one event loop; see `open_logs`."""
 
     def __init__(
         self,
@@ -140,21 +140,20 @@ class Logs:
         takeover_s: float = 0.0,
         stop_when_left_s: float | None = None,
     ) -> Live:
-        """Begins to read a stream or a run into the log, in a task of its own, whoever reads or leaves.
+        """Starts a task that reads a stream or a run into the log, independently of readers.
 
         When this returns, the run can be followed from any process. Reading `source` yourself too is not
         possible; follow the log.
 
         run:              id of the run, up to 512 characters: one for each answer, not one for each chat
         source:           `agent.stream(...)`, `ls.stream(...)`, or any async iterator of events
-        replace:          takes the id of a run that has ended, and deletes its events. Numbers continue, so
+        replace:          reuses the id of a run that has ended, and deletes its events. Numbers continue, so
                           that positions in the old run are not valid in the new one
         take_over:        continues the log of a run whose producer died, if there is one: with "continue",
-                          `source` gives the rest; with "repeat" or "replay", the run from its beginning. A
-                          step that broke off is declared void by a `retry` event. Waits for the old lease
-        takeover_s:       how long readers leave the run for a takeover if its producer dies, before they
-                          close it
-        stop_when_left_s: stops the run once it had no reader for so long; default: never
+                          `source` yields the rest; with "repeat" or "replay", the run from its beginning. A
+                          `retry` event declares an interrupted step void. Waits for the old lease
+        takeover_s:       how long readers wait for a takeover if the producer dies, before they close the run
+        stop_when_left_s: stops the run once it had no reader for this time; default: never
         raises:           RunExists if the id is in use
         """
         _check_id(run)
@@ -172,7 +171,7 @@ class Logs:
             keep_s=self._keep_s,
             left_s=stop_when_left_s,
         )
-        # Claimed before its events are read: no other process can write after that, so the fold stays true.
+        # Claimed before its events are read: no other process can write afterwards, so the state stays valid.
         status, fold = await self._acquire(claim), Fold()
         if take_over is not None and status.tail >= 0:
             progress = Progress()
@@ -196,7 +195,7 @@ class Logs:
     async def _acquire(self, claim: Claim) -> RunStatus:
         granted, status = await self._store.acquire(claim)
         if not granted and claim.mode == "take-over" and status.state == "open":
-            # Its producer may have died just now, as when a worker was restarted.
+            # Its producer may have died only just now, for example if a worker was restarted.
             # By the store's own times, so that a wrong clock on this machine does not matter.
             await asyncio.sleep(status.lease_until - status.now + _PAST_S)
             granted, status = await self._store.acquire(claim)
@@ -213,17 +212,17 @@ class Logs:
         wait_s: float = 0.0,
         errors: Literal["raise", "events"] = "raise",
     ) -> AsyncGenerator[tuple[int, Event]]:
-        """Yields the events of a run after a number, those that are there and then those that come.
+        """Yields the events of a run after a number, first the stored ones, then new ones.
 
-        No event is missing and none comes twice; every process gets the same numbers. If the producer dies,
-        the run ends with what it had written, an `error` "producer-lost" and a `finish`.
+        No event is missing or repeated; every process gets the same numbers. If the producer dies,
+        the run ends with its written events, an `error` "producer-lost" and a `finish`.
 
-        after:      number of the last event that was seen; -1 for all
+        after:      number of the last event already read; -1 for all
         max_replay: the most events to replay
         wait_s:     how long to wait for a run that has not been started
         errors:     "events" does not raise the error of a run that failed or was stopped
         raises:     the error of the run after its last event, as a stream does; RunNotFound; ReplayTooLong;
-                    LogLost if the store lost events; LogUnavailable if it does not answer for `lease_s`
+                    LogLost if the store lost events; LogUnavailable if it does not respond for `lease_s`
         """
         failure: ErrorInfo | None = None
         async with aclosing(self.pages(run, after, max_replay=max_replay, wait_s=wait_s)) as pages:
@@ -234,7 +233,7 @@ class Logs:
                     elif isinstance(event, RetryNotice):
                         failure = None
                     yield seq, event
-                # An error event inside a run that closed was handled there, such as by a retry or another
+                # An error event inside a run that completed was handled, for example by a retry or another
                 # model.
                 ended_well = page.status.state in ("open", "closed")
         if failure is not None and not ended_well and errors == "raise":
@@ -254,7 +253,7 @@ class Logs:
         For servers that pass the events on. The last page has `ended`, and may have no frames. The error of a
         run is not raised.
 
-        silence_s: yields a page without frames after so long without any: time for a heartbeat
+        silence_s: yields a page without frames after this time without any: time for a heartbeat
         """
         _check_position(run, after)
         opened = await self._open()
@@ -266,7 +265,7 @@ class Logs:
                 yield page
 
     async def read(self, run: str, after: int = -1) -> Page | None:
-        """The frames after a number that are there now, some 256 KiB at most.
+        """The stored frames after a number, about 256 KiB at most.
 
         returns: None if there is no such run
         """
@@ -276,7 +275,7 @@ class Logs:
     async def stop(self, run: str) -> bool:
         """Stops a run, in whatever process it is produced; returns False if no such run is open.
 
-        Its source is left, as by `aclose`; its log ends with an `error` "stopped" and a `finish`. This
+        Its source is closed, as by `aclose`; its log ends with an `error` "stopped" and a `finish`. This
         returns once the request is stored; follow the run for its end.
         """
         _check_id(run)
@@ -284,7 +283,7 @@ class Logs:
         status = await self._store.request_stop(run)
         if status is None or status.state != "open":
             return False
-        # The run may be produced here; other processes hear of it from the store.
+        # The run may be produced here; other processes are notified by the store.
         opened.committer.look(run)
         opened.readers.wake([run])
         return True
@@ -300,7 +299,7 @@ class Logs:
         return part.status
 
     async def wait(self, run: str) -> RunStatus:
-        """Waits until the log of a run has its end, in whatever process it is produced; returns its status.
+        """Waits until the log of a run is complete, in whatever process it is produced; returns its status.
 
         The error of a run is not raised.
 
@@ -314,31 +313,31 @@ class Logs:
         return status
 
     async def delete(self, run: str) -> None:
-        """Deletes a run and its events at once. An open one is lost by its producer; stop it first."""
+        """Deletes a run and its events at once. The producer of an open run loses it; stop it first."""
         _check_id(run)
         opened = await self._open()
         await self._store.delete(run)
         opened.readers.wake([run])
 
     async def sweep(self) -> None:
-        """Deletes what has expired, and closes runs whose producers died. Done once a minute anyway."""
+        """Deletes expired runs, and closes runs whose producers died. This also happens once a minute."""
         await self._open()
         lost = list((await self._store.sweep()).lost)
         # `status` closes a run that is lost.
-        for first in range(0, len(lost), _TOGETHER):
-            await asyncio.gather(*[self.status(run) for run in lost[first : first + _TOGETHER]])
+        for first in range(0, len(lost), _CONCURRENT_CLOSES):
+            await asyncio.gather(*[self.status(run) for run in lost[first : first + _CONCURRENT_CLOSES]])
 
     async def aclose(self, *, drain_s: float = 0.0) -> None:
         """Stops the runs of this process, writes their ends, and closes the store. Idempotent.
 
-        drain_s: how long the runs may take to end by themselves first
+        drain_s: how long the runs may first take to end by themselves
         """
         opening, self._opening, self._closed = self._opening, None, True
         if opening is None:
             return
         try:
             opened = await opening
-        except Exception:  # whoever opened it has got it
+        except Exception:  # the opener has already received it
             return
         await opened.aclose(drain_s)
         await self._store.aclose()
@@ -366,13 +365,12 @@ class Logs:
         return _Opened(self._store, self._lease_s, self._commit_every_s, self.sweep)
 
 
-# A position past every run.
-# Below 2**53, which Lua in Redis and JavaScript still count exactly.
+# A position after the end of every run. Below 2**53, up to which Lua in Redis and JavaScript are exact.
 _NO_FRAMES: Final = 2**52
 
 
 class _Opened:
-    """What runs while the logs are open: the committer, the listener and the sweep.
+    """The background tasks of open logs: the committer, the listener and the sweep.
 
     lives: the runs that this process reads
     """
@@ -400,8 +398,8 @@ class _Opened:
             live.stop("closing")
         if self.lives:
             await asyncio.wait([live.task for live in self.lives], timeout=_CLOSING_S)
-        # In this order: ends are written while the committer runs, and readers see them before they are
-        # refused.
+        # In this order: ends are written while the committer runs, and readers get them before further reads
+        # are refused.
         await self.committer.drain(_CLOSING_S)
         await end_tasks(*self._tasks)
         await self.committer.aclose()
@@ -437,9 +435,9 @@ class _Opened:
 
 
 def _check_id(run: str) -> None:
-    if not isinstance(run, str) or not 0 < len(run) <= _MOST_CHARS:
-        raise InvalidRequest(f"the id of a run is a str of 1 to {_MOST_CHARS} characters, got {run!r:.80}")
-    # A lone surrogate cannot be encoded as UTF-8, so that it would fail in some stores and not in others.
+    if not isinstance(run, str) or not 0 < len(run) <= _MAX_CHARS:
+        raise InvalidRequest(f"the id of a run is a str of 1 to {_MAX_CHARS} characters, got {run!r:.80}")
+    # A lone surrogate cannot be encoded as UTF-8, so it would fail in some stores only.
     if not run.isascii() and any("\ud800" <= character <= "\udfff" for character in run):
         raise InvalidRequest(f"the id of a run must be valid Unicode, got {run!r:.80}")
 

@@ -45,7 +45,7 @@ class MemoryStore(Store):
         old = self._status(claim.run)
         new = acquired(old, claim, self._clock())
         if new is None:
-            assert old is not None  # an id that is not in use is always granted
+            assert old is not None  # a claim of an unused id is always granted
             return Acquired(False, old)
         self._runs[claim.run] = new
         if claim.mode != "take-over" or claim.run not in self._batches:
@@ -72,7 +72,8 @@ class MemoryStore(Store):
 
     def _after(self, run: str, after: int, max_bytes: int) -> list[Batch]:
         batches = self._batches.get(run, [])
-        # Batches are in order, so that a reader at the end of a long run does not walk over all of it.
+        # Batches are in order, so search from the end: a reader at the end of a long run must not scan all of
+        # it.
         place = bisect_left(batches, after + 1, key=lambda batch: batch.first + batch.count - 1)
         found, size = list[Batch](), 0
         for index in range(place, len(batches)):

@@ -1,7 +1,7 @@
 """Event logs in PostgreSQL (extra `postgres`): for all machines that reach the server.
 
-One row a batch, and one notice a commit, which names the changed runs. The record of a run is locked while it
-changes, so the rules of `store.py` apply as they stand. Times are those of the server.
+One row per batch, and one notification per commit, which names the changed runs. The record of a run is
+locked while it changes, so the rules of `store.py` apply unchanged. Times are those of the server.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TABLES: Final = (
     "create index if not exists llmstream_ended on llmstream_runs (ended) where ended is not null",
 )
 
-# Names of columns, and no value of a caller.
+# Column names only, no values from callers.
 _SELECT: Final = f"select {_NAMES}, {_NOW} from llmstream_runs where run = %s"  # noqa: S608
 _LOCK: Final = f"{_SELECT} for update"
 _SNAPSHOT: Final = "begin isolation level repeatable read"
@@ -65,8 +65,8 @@ _READ: Final = (
 
 _CHANNEL: Final = "llmstream_log"
 
-# A notice has room for 8,000 bytes.
-_MOST_NAMES: Final = 7_000
+# A notification is limited to 8,000 bytes.
+_MAX_NAMES: Final = 7_000
 
 
 class PostgresStore(Store):
@@ -76,8 +76,8 @@ class PostgresStore(Store):
     """
 
     def __init__(self, address: str) -> None:
-        # Four connections: readers do not queue behind commits, commits, which renew leases, not behind the
-        # starts of hundreds of runs, and one that listens can do nothing else.
+        # Four connections: readers must not queue behind commits; commits, which renew leases, not behind the
+        # starts of hundreds of runs; and a listening connection can do nothing else.
         self._writing, self._reading = PostgresLink(address), PostgresLink(address)
         self._claiming, self._listening = PostgresLink(address), PostgresLink(address)
 
@@ -102,7 +102,7 @@ class PostgresStore(Store):
                 old, now = await _locked(run, claim.run)
                 new = acquired(old, claim, now)
                 if new is None:
-                    assert old is not None  # an id that is not in use is always granted
+                    assert old is not None  # a claim of an unused id is always granted
                     return Acquired(False, old)
                 if old is None:
                     if not await run(_INSERT, _row(new)):
@@ -168,13 +168,13 @@ class PostgresStore(Store):
     async def delete(self, run: str) -> None:
         """As in `Store`."""
         async with self._writing.transaction() as execute:
-            # The record first: an append that comes in between finds no run, and writes no orphans.
+            # The record first: an append in between then finds no run, and writes no orphaned rows.
             await execute("delete from llmstream_runs where run = %s", (run,))
             await execute("delete from llmstream_batches where run = %s", (run,))
             await _notify(execute, [run])
 
     async def sweep(self) -> Swept:
-        """As in `Store`. Each run in a transaction of its own, so that producers are not held up."""
+        """As in `Store`. Each run in a transaction of its own, so that producers are not blocked."""
         due = await self._reading.rows(
             f"select run from llmstream_runs where ended is not null and ended + keep_s < {_NOW} "  # noqa: S608
             f"and (first <= tail or ended + 2 * keep_s < {_NOW})"
@@ -206,12 +206,12 @@ def _names(payload: str) -> Sequence[str | None]:
 
 
 def _notice(names: Sequence[str]) -> list[Statement]:
-    """The notice of a commit, if there is anything to tell."""
+    """The notification of a commit, if it changed any run."""
     if not names:
         return []
     payload = msgspec.json.encode(sorted(set(names))).decode()
-    # An empty notice stands for any run.
-    text = payload if len(payload.encode()) <= _MOST_NAMES else ""
+    # An empty notification means any run.
+    text = payload if len(payload.encode()) <= _MAX_NAMES else ""
     return [("select pg_notify(%s, %s)", (_CHANNEL, text))]
 
 

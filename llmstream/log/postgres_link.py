@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL (extra `postgres`): made at first use, and again after they broke."""
+"""Connections to PostgreSQL (extra `postgres`): opened at first use, and reopened after failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Statement: TypeAlias = tuple[str, Sequence[Any]]
 Run: TypeAlias = Callable[..., Awaitable[list[Any]]]
 """Runs a statement, with a sequence of values, and returns its rows."""
 
-# How long a connection, and one statement, is waited for; half of the default lease.
+# Timeout of a connection and of one statement; half of the default lease.
 _TIMEOUT_S: Final = 5.0
 
 # A process that is paused in a transaction keeps its locks: the server ends that connection before others
@@ -30,9 +30,9 @@ _OPTIONS: Final = (
     f"-c idle_in_transaction_session_timeout={int(_TIMEOUT_S * 500)}"
 )
 
-# A process that is paused between two messages of a pipeline is not idle, so that no timeout of the server
-# ends its transaction: whoever has waited in vain for its locks does. It is a client that has been silent for
-# so long in the middle of a transaction on the tables of runs; one that lives takes milliseconds.
+# A process paused between two messages of a pipeline is not idle, so no server timeout ends its transaction:
+# clients whose wait for its locks timed out end it. The criterion is a client silent for this long within a
+# transaction on the tables of runs; a live one takes milliseconds.
 _END_PAUSED: Final = """
     select pg_terminate_backend(pid) from pg_stat_activity
     where usename = current_user and datname = current_database() and pid <> pg_backend_pid()
@@ -43,7 +43,7 @@ _END_PAUSED: Final = """
         )
 """
 
-# Of `pg_advisory_xact_lock`: `create table if not exists` of two processes at once fails in one of them.
+# Of `pg_advisory_xact_lock`: `create table if not exists` of two concurrent processes fails in one of them.
 _TABLES_LOCK: Final = 7_317_041
 
 
@@ -68,7 +68,7 @@ class PostgresLink:
             ) from None
         if self._connection is None or self._connection.closed or self._connection.broken:
             try:
-                # Without `autocommit` psycopg opens a transaction at the first read, and leaves it idle.
+                # Without `autocommit` psycopg opens a transaction at the first read and keeps it open.
                 self._connection = await psycopg.AsyncConnection.connect(
                     self._address, autocommit=True, connect_timeout=int(_TIMEOUT_S), options=_OPTIONS
                 )
@@ -78,14 +78,14 @@ class PostgresLink:
 
     @asynccontextmanager
     async def _used(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        """The connection, for one caller at a time. One that may be dead or in a transaction is closed."""
+        """The connection, for one caller at a time. It is closed if it may be dead or in a transaction."""
         import psycopg
 
         async with self._lock:
             try:
                 yield await self.connected()
             except BaseException as error:
-                # A statement may be under way, or a transaction open; any other error leaves it usable.
+                # A statement may be running, or a transaction open; after any other error it stays usable.
                 usable = isinstance(error, Exception) and not isinstance(error, psycopg.OperationalError)
                 if not usable or self._is_in_transaction():
                     await self._drop()
@@ -99,7 +99,7 @@ class PostgresLink:
         """Ends the transactions of processes that were paused in them, with locks that others wait for."""
         import psycopg
 
-        with suppress(psycopg.Error, LogUnavailable):  # the next attempt reports what is wrong
+        with suppress(psycopg.Error, LogUnavailable):  # the next attempt reports the error
             await (await self.connected()).execute(_END_PAUSED)
 
     def _is_in_transaction(self) -> bool:
@@ -110,7 +110,7 @@ class PostgresLink:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Run]:
-        """A transaction; gives a function that runs a statement and returns its rows."""
+        """A transaction; yields a function that runs a statement and returns its rows."""
         async with self._used() as connection, connection.transaction():
 
             async def run(statement: str, values: Sequence[Any] = ()) -> list[Any]:
@@ -125,7 +125,7 @@ class PostgresLink:
 
     async def together(self, statements: Sequence[Statement]) -> list[list[Any]]:
         """The rows of each statement, in one transaction and one round trip."""
-        if len(statements) == 1:  # a pipeline costs half as much again
+        if len(statements) == 1:  # a pipeline costs 50 % more
             ((statement, values),) = statements
             return [await self.rows(statement, *values)]
         async with self._used() as connection:
@@ -143,14 +143,14 @@ class PostgresLink:
             await _sent(connection, [*change(found), ("commit", ())])
 
     async def make(self, statements: Sequence[str]) -> None:
-        """Makes tables, one process at a time."""
+        """Creates tables, one process at a time."""
         async with self.transaction() as run:
             await run("select pg_advisory_xact_lock(%s)", (_TABLES_LOCK,))
             for statement in statements:
                 await run(statement)
 
     async def notices(self, channel: str) -> AsyncGenerator[str]:
-        """Yields "" once it listens, then what other processes send on a channel."""
+        """Yields "" once it listens, then the messages of other processes on a channel."""
         import psycopg
         from psycopg import sql
 
@@ -190,7 +190,7 @@ async def _fetched(cursor: psycopg.AsyncCursor[Any]) -> list[Any]:
 
 
 async def _sent(connection: psycopg.AsyncConnection[Any], statements: Sequence[Statement]) -> list[list[Any]]:
-    """Sends statements at once, as one transaction where none of them begins or ends one."""
+    """Sends statements together, as one transaction unless they begin or end one."""
     async with connection.pipeline():
         cursors = [await _executed(connection, *each) for each in statements]
     return [await _fetched(cursor) for cursor in cursors]

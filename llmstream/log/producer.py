@@ -1,4 +1,4 @@
-"""The producing side of a run: reads its source to the end, whoever follows it, and writes its log."""
+"""The producing side of a run: reads its source to the end, independently of readers, and writes its log."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["Closable", "Live"]
 
 _log: Final = logging.getLogger("llmstream")
 
-# How long readers wait for a stopped run's own cleanup before its end is written.
+# How long the cleanup of a stopped run may take before its end is written for readers.
 _CLEANUP_S: Final = 1.0
 
 _DELTAS: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
 
-# The most that may be deferred: some 70 deltas of a word. A character of a delta or an id takes 6 bytes of
+# Maximum of deferred characters: some 70 deltas of a word. A character of a delta or an id takes 6 bytes of
 # JSON at most, and the rest of the frame 50.
 _DEFERRED_BYTES: Final = 16 * 1024
 _FRAME_BYTES: Final = 64
@@ -39,26 +39,26 @@ _FRAME_BYTES: Final = 64
 
 @runtime_checkable
 class Closable(Protocol):
-    """A stream, a run or a generator, which is left by `aclose`."""
+    """A stream, a run or a generator, closed by `aclose`."""
 
     async def aclose(self) -> None:
-        """Leaves it."""
+        """Closes it."""
 
 
 @runtime_checkable
 class _Counting(Protocol):
-    """A stream or a run, which knows its tokens."""
+    """A stream or a run, which counts its tokens."""
 
     @property
     def total_usage(self) -> Usage: ...
 
 
 class Live:
-    """A run that this process produces. It goes on with or without readers.
+    """A run that this process produces. It continues with or without readers.
 
     run:   its id
-    task:  reads the source; it never fails unseen, and is cancelled by `stop`
-    error: why the log lost it, or what the source raised; None else
+    task:  reads the source; its exceptions end in `error`; cancelled by `stop`
+    error: why the log lost it, or the exception of the source; otherwise None
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Live:
         self.error: BaseException | None = None
         self._source, self._box, self._committer, self._fold = source, box, committer, fold
         self._lives, self._max_bytes = lives, max_bytes
-        self._reason: str | None = None  # why it is stopped
+        self._reason: str | None = None  # the reason for stopping
         self._lost: LogError | None = None
         self._cleanup: asyncio.TimerHandle | None = None
         box.lost, box.stop = self._lose, self.stop
-        # Before the task exists: its lease has to be renewed from the first moment.
+        # Before the task exists: the lease must be renewed from the start.
         committer.add(box)
         self.task = asyncio.get_running_loop().create_task(self._read(), name=f"llmstream run {box.run}")
         self.task.add_done_callback(self._done)
@@ -87,11 +87,11 @@ class Live:
 
     @property
     def state(self) -> RunState:
-        """As the log will have it once everything is committed; "open" while events may follow."""
+        """The state in the log once everything is committed; "open" while events may follow."""
         return self._box.end or "open"
 
     async def wait(self) -> RunState:
-        """Waits until the log has the complete run, and the source is closed; returns how it ended.
+        """Waits until the log has the complete run, and the source is closed; returns its final state.
 
         raises: Fenced, LogLost or LogUnavailable if the log lost the run
         """
@@ -102,7 +102,7 @@ class Live:
         return self.state
 
     def stop(self, reason: str = "requested") -> None:
-        """Stops the run: leaves its source and closes the log. `Logs.stop` does so from any process."""
+        """Stops the run: closes its source and its log. `Logs.stop` does so from any process."""
         if self._reason is None and not self.task.done():
             self._reason = reason
             loop = asyncio.get_running_loop()
@@ -110,7 +110,7 @@ class Live:
             self._cleanup = loop.call_later(_CLEANUP_S, self._close)
 
     def release(self) -> None:
-        """Leaves the source, and the log open for the process that takes the run over; at once.
+        """Closes the source at once, and leaves the log open for the process that takes the run over.
 
         For a run that waits for something, or whose process shuts down. Readers wait for its next producer,
         as long as `takeover_s` allows.
@@ -122,20 +122,20 @@ class Live:
     async def _read(self) -> None:
         box, fold, source = self._box, self._fold, self._source
         deferred, changed = box.deferred, self._committer.changed
-        kind: type | None = None  # of the event before, if it was a delta
+        kind: type | None = None  # of the previous event, if it was a delta
         block_id, frame, room = "", 0, 0
-        logged_run.set(self.run)  # for chats of the source, which are read in this task
+        logged_run.set(self.run)  # for chats in the source, which this task reads
         try:
-            if fold.finished:  # a run that was taken over lacked only its end
+            if fold.finished:  # an adopted run that lacked only its end
                 return
             async for event in source:
-                # A delta that continues the block of the one before is valid, too, and is encoded by its
-                # commit. A measured hot loop: of 1,000 runs, each event takes a third less CPU so.
+                # A delta that continues the block of the previous one is always valid, and is encoded at the
+                # commit. A measured hot loop: with 1,000 runs this saves a third of the CPU per event.
                 if type(event) is kind and event.id is block_id and event.provider_metadata is None:  # type: ignore[union-attr]  # a delta
                     delta: str = event.delta  # type: ignore[union-attr]  # as above
                     room -= 6 * len(delta) + frame
                     if not delta.isascii():
-                        delta.encode()  # raises here, not in a commit of others
+                        delta.encode()  # raises here instead of in a shared commit
                     if room > 0 and box.end is None:
                         if not deferred:
                             changed(box)
@@ -143,7 +143,7 @@ class Live:
                         continue
                 if deferred:
                     box.encode_deferred()
-                if box.end is not None:  # it was closed before its source had cleaned up
+                if box.end is not None:  # the log was closed before its source had cleaned up
                     continue
                 found = self._write(event)
                 if not box.room.is_set():
@@ -158,12 +158,12 @@ class Live:
                 await source.aclose()
 
     def _write(self, event: Event) -> list[Event]:
-        """Adds an event to the log; returns what the grammar made of it.
+        """Adds an event to the log; returns it as the grammar repaired it.
 
         raises: LimitExceeded if the log would become too long
         """
         box, line = self._box, encode(event)
-        # Before the fold has it, which would close a block that is not in the log, or none that is.
+        # Checked before the state includes it: closing the run must end exactly the blocks in the log.
         if box.total + len(line) > self._max_bytes and type(event) is not Finish:
             raise LimitExceeded(
                 f"the run is longer than the {self._max_bytes:,} bytes that a log may have. "
@@ -172,7 +172,7 @@ class Live:
             )
         found = self._fold.feed(event)
         lines = line if len(found) == 1 and found[0] is event else encode_frames(found)
-        # A run that the log has lost is read on until `stop` cancels its task: its cleanup needs it alive.
+        # A run that the log has lost is still read until `stop` cancels its task, whose cleanup needs it.
         if found and not box.over.is_set():
             box.add(lines, len(found))
             self._committer.changed(box)
@@ -187,12 +187,12 @@ class Live:
         self._close(error)
 
     def _close(self, error: BaseException | None = None) -> None:
-        """Writes what is missing at the end. Called twice if the cleanup of a stopped run takes long."""
+        """Writes the missing end events. Called twice if the cleanup of a stopped run takes long."""
         box, fold = self._box, self._fold
         if box.end is not None or box.over.is_set():
             return
         if box.released and not fold.finished:
-            box.end = "open"  # after what waits is written, an append that ends the lease
+            box.end = "open"  # after the waiting frames, an append that ends the lease
             self._committer.changed(box)
             return
         if fold.finished:

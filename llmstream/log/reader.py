@@ -1,9 +1,9 @@
 """The reading side: replay, then live, without a gap or a repetition.
 
-A reader has a position in the log and nothing else: no queue is filled for it, so a slow one costs no memory
-and delays no other. It ends by the state of the run, never by the look of an event. The readers of a process
-read in one request to the store, those at the same position share the page, and one listener wakes them.
-A reader that waits at the tail of a run of its own process is handed each commit, without a request.
+A reader has only a position in the log, no queue, so a slow one costs no memory and delays no other. It ends
+by the state of the run, never by the type of an event. The readers of a process read in one request to the
+store, those at the same position share the page, and one listener wakes them. A reader at the tail of a run
+of its own process gets each commit directly, without a request.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["Readers"]
 # About 4,000 events of text, which decode in 3 ms.
 _PAGE_BYTES: Final = 256 * 1024
 
-# The most readers of one request: with the size of a page, it limits memory when all catch up.
-_TOGETHER: Final = 64
+# Maximum number of readers in one request: with the page size, it limits memory when all catch up.
+_READERS_PER_REQUEST: Final = 64
 
-# Readers look by themselves so often, in case a wake-up was lost.
-_LOOK_S: Final = 1.0
+# Polling interval of readers, in case a wake-up was lost.
+_POLL_S: Final = 1.0
 
 # The pause after a read that failed.
 _AGAIN_S: Final = 0.1
@@ -39,16 +39,16 @@ _NOWHERE: Final = -2
 
 
 class _Reader:
-    """What wakes one reader, and what it is handed while it rests.
+    """Wakes one reader, and hands it commits while it waits.
 
-    pages: commits that continue its position; none comes while its user is busy
+    pages: commits that continue its position; none while its consumer is busy
     """
 
     def __init__(self) -> None:
         self.pages: deque[Page] = deque()
         self._rung = False
-        self._next: int | None = None  # the number that a page has to begin with; None while it does not rest
-        self._epoch = 0  # and the epoch that it has to be of
+        self._next: int | None = None  # the number that a page must begin with; None while it does not wait
+        self._epoch = 0  # and its required epoch
         self._waiter: asyncio.Future[None] | None = None
         self._until = 0.0
         # Epoch and time of the last change, if that is in the future, and since when it has been the same.
@@ -57,12 +57,12 @@ class _Reader:
         self._timer: asyncio.TimerHandle | None = None
 
     def ring(self) -> None:
-        """There may be news in the store."""
+        """Signals that the store may have new frames."""
         self._rung = True
         self._wake()
 
     def hand(self, append: Append, page: Callable[[], Page]) -> None:
-        """Hands over a commit to a reader that waits for just these frames; any other reads the store."""
+        """Hands a commit to a reader that waits for exactly these frames; any other reads the store."""
         # By its epoch too: a message may be older than the run that now has its id.
         if append.first != self._next or append.epoch != self._epoch:
             self.ring()
@@ -72,17 +72,17 @@ class _Reader:
         self._wake()
 
     def looks(self) -> None:
-        """Call before a read of the store, which answers all rings so far."""
+        """Clears all rings so far; call it before a read of the store."""
         self._rung = False
 
     async def rest(self, position: int, epoch: int, seconds: float) -> None:
-        """Waits for a ring, a page of an epoch after a position, or so long."""
+        """Waits for a ring, a page of an epoch after a position, or a timeout."""
         if self._rung:
             return
         loop = asyncio.get_running_loop()
         self._next, self._epoch, self._waiter = position + 1, epoch, loop.create_future()
         self._until = loop.time() + seconds
-        # A timer for each rest would be one for each commit and reader. It stays, unless it comes too late.
+        # A timer per wait would be one for each commit and reader. It is reused unless it fires too late.
         if self._timer is not None and self._timer.when() > self._until:
             self.close()
         if self._timer is None:
@@ -93,7 +93,7 @@ class _Reader:
             self._next = self._waiter = None
 
     def has_waited_for(self, status: RunStatus) -> bool:
-        """Whether a run whose lease proves nothing had no news for as long as its lease, by our own clock."""
+        """Whether a run with an unreliable lease was silent for a lease length, by the local clock."""
         if not status.clock_set_back:
             self._unchanged = None
             return False
@@ -125,8 +125,8 @@ class _Reader:
 class Readers:
     """The readers of a process.
 
-    patience_s: how long a store that does not answer is asked again
-    ours:       whether this process produces a run; it is not closed here, however late its lease
+    patience_s: how long reads are retried if the store does not respond
+    ours:       whether this process produces a run; it is not closed here, even if its lease has expired
     """
 
     def __init__(self, store: Store, *, patience_s: float, ours: Callable[[str], bool]) -> None:
@@ -140,15 +140,15 @@ class Readers:
         self._closed = False
 
     def wake(self, runs: Iterable[str] | None) -> None:
-        """Makes the readers of these runs look; None: all."""
+        """Wakes the readers of these runs; None for all."""
         for run in list(self._readers) if runs is None else runs:
             for reader in self._readers.get(run, ()):
                 reader.ring()
 
     def committed(self, appends: Sequence[Append], statuses: Sequence[RunStatus | None]) -> None:
-        """Hands what was committed, here or by another process, to the readers that wait for it."""
+        """Hands commits, of this or another process, to the readers that wait for them."""
         for append, status in zip(appends, statuses, strict=True):
-            if not append.count and append.state == "open":  # a renewal is no news
+            if not append.count and append.state == "open":  # a renewal has no new frames
                 continue
             readers = self._readers.get(append.run)
             if readers:
@@ -174,7 +174,7 @@ class Readers:
                     return
                 seen_s = await self._mark_seen(page.status, seen_s)
                 if page.up_to_date and not reader.pages:
-                    await self._rest(reader, position, page.status, silent_s - loop.time())
+                    await self._wait_for_frames(reader, position, page.status, silent_s - loop.time())
                 page = reader.pages.popleft() if reader.pages else await self._next(run, reader, position)
         finally:
             reader.close()
@@ -183,12 +183,12 @@ class Readers:
                 del self._readers[run]
 
     async def read(self, run: str, after: int) -> Page | None:
-        """One page; None if there is no such run. Asks again while the store does not answer."""
+        """One page; None if there is no such run. Retries while the store does not respond."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._patience_s
         while True:
             try:
-                return await self._together(run, after)
+                return await self._shared_read(run, after)
             except LogUnavailable as error:
                 if not error.retryable or loop.time() >= until:
                     raise
@@ -209,7 +209,7 @@ class Readers:
         def forget(task: asyncio.Task[bool]) -> None:
             del self._closing[run]
             if not task.cancelled():
-                task.exception()  # its readers may be gone
+                task.exception()  # there may be no reader left
 
         return forget
 
@@ -234,7 +234,7 @@ class Readers:
                     f"the event log has no run {run!r}. Check the id. To follow a run that is about to "
                     "start, pass wait_s."
                 )
-            await reader.rest(_NOWHERE, 0, min(rest_s, _LOOK_S))
+            await reader.rest(_NOWHERE, 0, min(rest_s, _POLL_S))
             reader.looks()
         status = page.status
         if after > status.tail:
@@ -243,7 +243,7 @@ class Readers:
                 "Read from the beginning, with after=-1."
             )
         if after < 0 and (page.frames or status.state == "open"):
-            after = status.first - 1  # all there is, also of a run that replaced another
+            after = status.first - 1  # the stored frames, also of a run that replaced another
         _check(page, after)
         if max_replay is not None and status.tail - after > max_replay:
             raise ReplayTooLong(
@@ -261,23 +261,25 @@ class Readers:
         _check(page, position)
         return page
 
-    async def _rest(self, reader: _Reader, position: int, status: RunStatus, most_s: float) -> None:
-        """Waits until there may be news; closes the run if its producer has died."""
+    async def _wait_for_frames(
+        self, reader: _Reader, position: int, status: RunStatus, most_s: float
+    ) -> None:
+        """Waits for possible new frames; closes the run if its producer has died."""
         ours = self._ours(status.run)
         if not ours and (status.is_lost or reader.has_waited_for(status)):
             await self._close_patiently(status)
             return
-        rest_s = min(_LOOK_S, max(0.0, most_s))
+        rest_s = min(_POLL_S, max(0.0, most_s))
         if status.state == "open" and not ours:
-            # Readers wake when the lease passes, and not up to a second later.
+            # Wake readers when the lease expires, not up to a second later.
             rest_s = min(rest_s, max(0.0, status.lost_at - status.now) + 0.001)
         if status.left_s is not None:
-            # Two of three reports may fail before the producer takes the run for left.
+            # Two of three reports may fail before the producer considers the run abandoned.
             rest_s = min(rest_s, status.left_s / 3)
         await reader.rest(position, status.epoch, rest_s)
 
     async def _close_patiently(self, status: RunStatus) -> None:
-        # A full disk can be read: reads alone would never find out that the run gets no end.
+        # A full disk is still readable: reads alone would never detect that the run cannot be closed.
         loop = asyncio.get_running_loop()
         until = loop.time() + self._patience_s
         while True:
@@ -290,7 +292,7 @@ class Readers:
             await asyncio.sleep(_AGAIN_S)
 
     async def _mark_seen(self, status: RunStatus, seen_s: float) -> float:
-        """Reports a reader to a run that ends without any; returns when it last did."""
+        """Reports a reader to a run that stops without readers; returns the time of the last report."""
         now = asyncio.get_running_loop().time()
         if status.left_s is None or now < seen_s + status.left_s / 3:
             return seen_s
@@ -302,8 +304,8 @@ class Readers:
             return seen_s
         return now
 
-    async def _together(self, run: str, after: int) -> Page | None:
-        """Reads with whoever else wants to read now."""
+    async def _shared_read(self, run: str, after: int) -> Page | None:
+        """Joins the shared read of all readers that are due now."""
         if self._closed:
             raise _closed()
         key = (run, after)
@@ -312,12 +314,12 @@ class Readers:
             found = self._wanted[key] = asyncio.get_running_loop().create_future()
             if self._task is None or self._task.done():
                 self._task = asyncio.get_running_loop().create_task(self._work(), name="llmstream log reads")
-        return await asyncio.shield(found)  # it is shared, so that one reader's cancellation is not all's
+        return await asyncio.shield(found)  # shared, so cancelling one reader must not cancel all
 
     async def _work(self) -> None:
         while self._wanted:
-            await asyncio.sleep(0)  # readers that were woken together
-            keys = list(self._wanted)[:_TOGETHER]
+            await asyncio.sleep(0)  # lets other woken readers join
+            keys = list(self._wanted)[:_READERS_PER_REQUEST]
             wanted = [self._wanted.pop(key) for key in keys]
             try:
                 parts = await self._store.read(keys, _PAGE_BYTES)
@@ -333,13 +335,13 @@ class Readers:
     def _refuse(self, futures: Collection[asyncio.Future[Page | None]], error: Exception) -> None:
         for future in futures:
             future.set_exception(error)
-            future.exception()  # its reader may be gone
+            future.exception()  # its reader may have been cancelled
 
 
 def _check(page: Page, position: int) -> None:
     """Refuses a page that does not continue a position.
 
-    raises: RunNotFound if events between were deleted; LogLost if the store lost events that were read
+    raises: RunNotFound if events between were deleted; LogLost if the store lost events already read
     """
     status = page.status
     if page.frames and page.frames[0].seq != position + 1:
@@ -366,13 +368,13 @@ def _closed() -> LogUnavailable:
 
 
 def _hand(readers: Iterable[_Reader], append: Append, status: RunStatus | None) -> None:
-    # Refused, or an answer to an earlier attempt: the store alone knows which frames these are.
+    # Rejected, or the reply to an earlier attempt: only the store knows which frames it has.
     if status is None or status.epoch != append.epoch or status.tail != append.first + append.count - 1:
         for reader in readers:
             reader.ring()
         return
     batch = Batch(append.first, append.count, status.changed, append.data)
-    pages: list[Page] = []  # one for all readers, which decode it once; none if nobody waits for it
+    pages: list[Page] = []  # one page shared by all readers, decoded once; none if no reader waits
 
     def page() -> Page:
         if not pages:

@@ -1,10 +1,10 @@
 """Closes runs whose producers died, so that no reader waits for ever.
 
 A run is lost when its lease has passed and its producer has neither renewed it nor ended; if the clock was
-set back since, when a reader has seen no renewal for the length of a lease by its own clock. Whoever
-notices, a reader or a sweep, folds the frames that are there, asks the grammar for what is missing at the
-end, and appends it in one step that only one of them can make. The epoch rises with it, so that a producer
-that was only asleep is fenced off.
+set back since, when a reader has seen no renewal for the length of a lease by its own clock. The reader or
+sweep that detects this accumulates the stored frames, gets the missing end events from the grammar, and
+appends them in one atomic step that only one of several can make. The step increments the epoch, so that a
+producer that was only suspended is fenced off.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from llmstream.log.store import Append, RunState, RunStatus, Store
 
 __all__ = ["Fold", "close_lost", "fold_run"]
 
-# What the events of a run add up to: whether the stream is valid so far, and what is missing at its end.
+# The accumulated state of a run's events: whether the stream is valid so far, and which events are missing at
+# its end.
 #
-# Used by producers, and by whoever closes a run or takes it over after its producer died.
+# Used by producers, and to close or take over a run after its producer died.
 
 
 class Fold:
@@ -72,30 +73,31 @@ class Fold:
         """
         start = [] if self._began else self._guard.start()
         self._began = True
-        # A source may have reported the error itself before it ended without a finish.
+        # The source may already have reported the error before it ended without a finish.
         known = any(found.code == error.code for found in self._guard.errors)
         return [*start, *self._guard.close(usage or self._usage, None if known else error)]
 
 
 _log: Final = logging.getLogger("llmstream")
 
-# As readers: it limits memory, whatever the length of the run.
+# As for readers: limits memory for runs of any length.
 _PAGE_BYTES: Final = 256 * 1024
 
-# Part of the lease for which a lost run is watched before it is closed. When a machine wakes from sleep, or
-# its clock is set, all leases have passed; producers notice within a tenth of theirs, and renew them.
+# Fraction of the lease for which a lost run is observed before it is closed. When a machine wakes from sleep,
+# or its clock is set, all leases have expired; producers detect this within a tenth of theirs, and renew
+# them.
 _SECOND_LOOK: Final = 0.2
 
 
 async def close_lost(store: Store, status: RunStatus) -> bool:
-    """Closes a run whose producer died, if it still is so at a second look; returns whether this call did."""
+    """Closes a run whose producer died, after a second check; returns whether this call closed it."""
     await asyncio.sleep((status.lease_until - status.changed) * _SECOND_LOOK)
     fold, seen = await fold_run(store, status.run)
     if seen is None or (seen.epoch, seen.changed) != (status.epoch, status.changed):
         return False
     if not seen.is_lost and not seen.clock_set_back:
         return False
-    # A producer may have died between its last event and the end.
+    # The producer may have died after its last event but before closing the run.
     state, missing = fold.state, list[Event]()
     if not fold.finished:
         state, missing = "failed", fold.close(_lost(seen).info)
@@ -110,8 +112,7 @@ async def close_lost(store: Store, status: RunStatus) -> bool:
         lost=True,
     )
     (found,) = await store.append([append])
-    # Of several that try, one writes the end; the others get the status that it left, which is older than
-    # now.
+    # Of several concurrent attempts, one writes the end; the others get the resulting status.
     closed = found is not None and found.ended == found.now
     if closed:
         _log.warning("event log: closed run %r, whose producer %s died", seen.run, seen.owner)
@@ -121,7 +122,7 @@ async def close_lost(store: Store, status: RunStatus) -> bool:
 async def fold_run(
     store: Store, run: str, see: Callable[[Event], object] = lambda event: None
 ) -> tuple[Fold, RunStatus | None]:
-    """Reads a run up to its tail; returns what its events add up to, and its status at that point.
+    """Reads a run up to its tail; returns the accumulated state, and its status at that point.
 
     see: called with each event
     """
@@ -141,7 +142,7 @@ def _feed(fold: Fold, page: Page, see: Callable[[Event], object]) -> None:
     for frame in page.frames:
         try:
             event = decode(frame.data)
-        except DecodeError as error:  # of a newer version of the package; the rest has an end nevertheless
+        except DecodeError as error:  # an event of a newer version; the run is still closed properly
             _log.warning("event log: event %d of run %r: %s", frame.seq, page.status.run, error)
             continue
         fold.feed(event)

@@ -21,20 +21,20 @@ from llmstream.log.store import Acquired, Append, Batch, Claim, RunSlice, RunSta
 
 __all__ = ["RedisStore"]
 
-# How long one answer of the server is waited for; half of the default lease.
+# Timeout of one reply of the server; half of the default lease.
 _TIMEOUT_S: Final = 5.0
 
-# One listens, one commits, one reads; the others start and stop runs.
+# One for listening, one for commits, one for reads; the others start and stop runs.
 _CONNECTIONS: Final = 8
 
 # The largest commit whose frames are sent to the processes that listen.
 _MAX_RUNS: Final = 16
 _MAX_DATA: Final = 8_192
 
-# Open runs that one sweep looks at, chosen at random: every process sweeps.
+# Number of open runs that one sweep checks, chosen at random: every process sweeps.
 _SWEPT: Final = 200
 
-# The rules of store.py in Lua. Times are seconds with six digits; "" stands for None.
+# The rules of store.py in Lua. Times are seconds with six digits; "" means None.
 _COMMON: Final = """
 local function clock()
   local t = redis.call('TIME')
@@ -163,7 +163,7 @@ class RedisStore(Store):
     prefix: of the keys
     """
 
-    # Of Redis's usual `appendfsync everysec`: the sync of a second, and the one that may be under way.
+    # For Redis's default `appendfsync everysec`: one interval, and the sync that may be in progress.
     may_lose_s = 2.5
 
     def __init__(self, url: str, *, prefix: str = "llmstream", timeout_s: float = _TIMEOUT_S) -> None:
@@ -171,7 +171,7 @@ class RedisStore(Store):
         self._prefix = prefix
         self._timeout_s = timeout_s
         self._client: Any = None
-        # Redis sends a message back to its sender too.
+        # Redis also sends a message back to its sender.
         self._sender = os.urandom(8).hex()
         self._hashes: dict[str, str] = {}
 
@@ -188,10 +188,10 @@ class RedisStore(Store):
         pool = BlockingConnectionPool.from_url(
             self._url,
             max_connections=_CONNECTIONS,
-            timeout=None,  # each user of a connection has one of its own
+            timeout=None,  # each caller takes a connection from the pool
             socket_timeout=self._timeout_s,
             socket_connect_timeout=self._timeout_s,
-            retry=Retry(NoBackoff(), 0),  # producers and readers try again themselves
+            retry=Retry(NoBackoff(), 0),  # producers and readers retry instead
         )
         self._client = Redis.from_pool(pool)
         try:
@@ -226,7 +226,7 @@ class RedisStore(Store):
         """As in `Store`."""
         changed = [append.run for append in appends if append.count or append.state != "open"]
         size = sum(len(append.data) for append in appends)
-        # Of a small commit, the scripts send the frames themselves, and readers need not ask for them.
+        # For a small commit, the scripts publish the frames themselves, so readers need not request them.
         sent = len(appends) <= _MAX_RUNS and size <= _MAX_DATA
         to = (f"{self._prefix}:changed", self._sender) if sent else ("", "")
         calls = [
@@ -266,7 +266,7 @@ class RedisStore(Store):
             await client.publish(f"{self._prefix}:changed", self._message([run]))
 
     async def sweep(self) -> Swept:
-        """As in `Store`. Redis itself deletes what has expired; this looks for runs whose producers died."""
+        """As in `Store`. Redis itself deletes expired keys; this finds runs whose producers died."""
         async with self._reached() as client:
             found = await client.srandmember(f"{self._prefix}:open", _SWEPT)
         runs = [run.decode() for run in found]
@@ -292,12 +292,12 @@ class RedisStore(Store):
                     while True:
                         message = await channel.get_message(timeout=self._timeout_s)
                         if message is None:
-                            await channel.ping()  # fails if the connection is dead
+                            await channel.ping()  # fails if the connection is lost
                         elif message["type"] == "message":
-                            self._hear(message["data"], heard)
-            await asyncio.sleep(0.5)  # readers look by themselves meanwhile
+                            self._on_message(message["data"], heard)
+            await asyncio.sleep(0.5)  # readers poll meanwhile
 
-    def _hear(self, message: bytes, heard: Callable[[str | None], None]) -> None:
+    def _on_message(self, message: bytes, heard: Callable[[str | None], None]) -> None:
         if message[:1] == b"[":
             sender, *runs = _names.decode(message)
             for run in runs if sender != self._sender else ():
@@ -339,18 +339,18 @@ class RedisStore(Store):
                 found = await batch.execute(raise_on_error=False)
                 if last or not any(isinstance(answer, NoScriptError) for answer in found):
                     break
-                await self._load()  # the server was restarted; what did run is refused the second time
+                await self._load()  # the server was restarted; repeated appends are refused
             for answer in found:
                 if isinstance(answer, Exception):
                     raise answer
             return list(found[: len(calls)])
 
     def _message(self, runs: Sequence[str]) -> bytes:
-        """The sender ignores it: it knows."""
+        """Marks messages of this process, which the sender ignores."""
         return msgspec.json.encode([self._sender, *runs])
 
     def _keys(self, run: str) -> tuple[str, str]:
-        """Of record and frames. What is in braces chooses the slot of a cluster."""
+        """Of record and frames. The part in braces determines the cluster slot."""
         return f"{self._prefix}:{{{run}}}:run", f"{self._prefix}:{{{run}}}:frames"
 
     @contextlib.asynccontextmanager
@@ -373,7 +373,7 @@ _records: Final = msgspec.json.Decoder(RunStatus, strict=False)  # numbers are s
 
 
 def _status(answer: Any) -> RunStatus | None:
-    """The record in a script's answer, which is what was granted, and the record."""
+    """The record in a script's reply, which contains the grant and the record."""
     return _records.decode(answer[1]) if answer[1] else None
 
 

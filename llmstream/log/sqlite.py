@@ -1,7 +1,7 @@
 """Event logs in an SQLite file: for all processes of one machine, with nothing to install.
 
 The file is in WAL mode with `synchronous=normal`: a commit survives the death of any process at once; a power
-failure may take the last commits. Two threads work on it, one writes and one reads. WAL does not work on
+failure may take the last commits. Two threads use it, one for writes and one for reads. WAL does not work on
 network file systems.
 """
 
@@ -42,17 +42,17 @@ T = TypeVar("T")
 
 _SYNCHRONOUS: Final = {"normal": "pragma synchronous = normal", "full": "pragma synchronous = full"}
 
-# How often the file is looked at where datagrams are not available.
+# Polling interval of the file if datagrams are not available.
 _POLL_S: Final = 0.02
 
 
 class SQLiteStore(Store):
-    """Runs in an SQLite file, which is made if it is missing, readable by its owner only.
+    """Runs in an SQLite file, created if missing, readable by its owner only.
 
     path:        of the file; its folder must exist. Beside it are the two files of WAL mode, and a folder
                  `PATH-wake` of sockets by which processes wake each other
-    synchronous: "full" syncs the disk at each commit: no power failure takes a committed frame, and a commit
-                 costs a hundred times as much
+    synchronous: "full" syncs the disk at each commit: a power failure loses no committed frame, but a commit
+    costs a hundred times as much
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class SQLiteStore(Store):
         self._bells = Bells(Path(f"{self._path}-wake"))
         self._writing: SQLiteWorker | None = None
         self._reading: SQLiteWorker | None = None
-        # The runs that this process produces, after its last append, and how many changes were seen then; of
-        # the writing thread.
+        # The runs that this process produces, after its last append, and the count of changes seen then; used
+        # by the writing thread.
         self._known: dict[str, tables.Record] = {}
         self._changes = 0
 
@@ -112,7 +112,7 @@ class SQLiteStore(Store):
                 old = tables.read_record(connection, claim.run, now)
                 new = acquired(None if old is None else old.status, claim, now)
                 if new is None:
-                    assert old is not None  # an id that is not in use is always granted
+                    assert old is not None  # a claim of an unused id is always granted
                     return Acquired(False, old.status)
                 if old is not None and claim.mode == "replace":
                     tables.delete_frames(connection, old.n)
@@ -129,7 +129,7 @@ class SQLiteStore(Store):
         def change(connection: sqlite3.Connection) -> list[RunStatus | None]:
             try:
                 found = self._append_all(connection, appends)
-            except _Overtaken:  # by a fork of this process, which has the same epochs
+            except _Overtaken:  # for example a fork of this process, which has the same epochs
                 found = self._append_all(connection, appends)
             self._bells.ring_commit(appends, found)
             return found
@@ -149,12 +149,12 @@ class SQLiteStore(Store):
                 if commit.unsure and not tables.insert_if_last(connection, commit.unsure):
                     raise _Overtaken
         except BaseException:
-            self._known.clear()  # it has what was rolled back
+            self._known.clear()  # it contains rolled-back changes
             raise
         return found
 
     def _forget_changed(self, connection: sqlite3.Connection) -> None:
-        """Forgets the runs that others have changed. Nobody changes one from here to the commit."""
+        """Drops cached runs that others have changed. None can change between here and the commit."""
         changes, deleted = tables.read_changes(connection)
         if changes == self._changes:
             return
@@ -167,7 +167,7 @@ class SQLiteStore(Store):
 
     def _append(self, commit: _Commit, append: Append) -> RunStatus | None:
         run, now = append.run, commit.now
-        # Taken out, and put back only if the run is still open: what is known is never older than the file.
+        # Removed, and added again only if the run is still open: the cache is never older than the file.
         found = self._known.pop(run, None)
         if found is None:
             found = tables.read_record(commit.connection, run, now, commit.version)
@@ -182,15 +182,16 @@ class SQLiteStore(Store):
             rows = commit.certain if found.version == commit.version else commit.unsure
             rows.append((n, new.tail, append.count, now, new.bytes, append.data))
         if append.lost:
-            tables.note_change(commit.connection, run)  # its producer, if it lives, is in another process
-        # Batches move a lease on, but never back, if the clock was; and a sweep looks at records alone.
+            tables.note_change(commit.connection, run)  # its producer, if alive, is another process
+        # Batches extend a lease but never shorten it after the clock was set back; and a sweep reads only
+        # records.
         if new.state != "open":
             tables.update_records(commit.connection, [(n, new)])
         elif not append.count or abs(now - written) >= append.lease_s / 4:
             commit.renewed.append((n, new))
             written = now
         if new.state == "open":
-            # A row that was not there to be checked proves nothing.
+            # A missing row cannot be checked.
             seen = commit.version if append.count else found.version
             self._known[run] = tables.Record(n, new, written, seen)
         return new
@@ -243,7 +244,7 @@ class SQLiteStore(Store):
         await self._write(change)
 
     async def sweep(self) -> Swept:
-        """As in `Store`. Each run in a transaction of its own, so that producers are not held up."""
+        """As in `Store`. Each run in a transaction of its own, so that producers are not blocked."""
         now = self._clock()
         due = await open_worker(self._reading).run(
             lambda connection: connection.execute(
@@ -262,7 +263,7 @@ class SQLiteStore(Store):
         return Swept([run for (run,) in lost])
 
     async def listen(self, heard: Callable[[str | None], None]) -> None:
-        """As in `Store`. Woken by datagrams, else by the file's version."""
+        """As in `Store`. Woken by datagrams, or else by polling the file's version."""
         self._bells.committed = self.committed
         if await self._bells.listen(heard):
             return
@@ -281,12 +282,12 @@ class SQLiteStore(Store):
 
 
 class _Commit(NamedTuple):
-    """A commit in the making.
+    """A commit in progress.
 
-    version: of the file, with which this transaction began
-    renewed: records of open runs whose lease or clock has moved on too far, by their numbers
-    certain: rows of runs that nobody has written to since this process did
-    unsure:  rows of runs of which that is not known, because another process wrote something
+    version: of the file at the start of this transaction
+    renewed: records of open runs that are too far behind the lease or clock, by their numbers
+    certain: rows of runs that no other process has written to since this one did
+    unsure:  rows of runs for which that is unknown, because another process wrote to the file
     """
 
     connection: sqlite3.Connection
@@ -297,8 +298,8 @@ class _Commit(NamedTuple):
     unsure: list[tables.NewBatch]
 
 
-class _Overtaken(Exception):  # seen nowhere else
-    """Another process has written what a producer here wanted to."""
+class _Overtaken(Exception):  # visible nowhere else
+    """Another process has written to a run that a producer of this process wanted to append to."""
 
 
 def _slice(connection: sqlite3.Connection, run: str, after: int, max_bytes: int, now: float) -> RunSlice:

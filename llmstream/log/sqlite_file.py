@@ -16,24 +16,24 @@ __all__ = ["SQLiteWorker", "open_worker"]
 
 T = TypeVar("T")
 
-# How long a commit waits for that of another process; with 8 processes that write, p99 is 9 ms.
+# How long a commit waits for one of another process; with 8 processes that write, p99 is 9 ms.
 _BUSY_S: Final = 5.0
 
 
 class SQLiteWorker:
     """A thread with a connection to the file.
 
-    what: the file in errors, such as "event log"
+    what: the name of the file in errors, such as "event log"
     """
 
     def __init__(self, path: Path, what: str = "event log") -> None:
-        self._path, self._what = path, what
-        # One thread: a connection of SQLite belongs to the thread that made it.
+        self._path, self._label = path, what
+        # One thread: an SQLite connection belongs to the thread that created it.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="llmstream-log")
         self._connection: sqlite3.Connection | None = None
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs work in the thread. Once begun it is completed, even if the caller is cancelled."""
+        """Runs work in the thread. Once started it is completed, even if the caller is cancelled."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._work, work)
 
     def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -41,16 +41,16 @@ class SQLiteWorker:
             if self._connection is None:
                 self._connection = _connect(self._path)
             return work(self._connection)
-        except LogUnavailable:  # an OSError, too
+        except LogUnavailable:  # also an OSError
             raise
         except (sqlite3.Error, OSError) as error:
             raise LogUnavailable(
-                f"the {self._what} {self._path} cannot be used: {error}. Check that its folder exists and "
+                f"the {self._label} {self._path} cannot be used: {error}. Check that its folder exists and "
                 "can be written, and that the disk is not full."
             ) from error
 
     async def aclose(self) -> None:
-        """Closes the connection after the work that has begun."""
+        """Closes the connection after work in progress."""
         connection = self._connection
         if connection is not None:
             await asyncio.get_running_loop().run_in_executor(self._thread, connection.close)
@@ -58,7 +58,7 @@ class SQLiteWorker:
 
 
 def open_worker(worker: SQLiteWorker | None) -> SQLiteWorker:
-    """The worker of a store that is open.
+    """The worker of an open store.
 
     raises: LogUnavailable
     """

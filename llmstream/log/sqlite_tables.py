@@ -1,10 +1,10 @@
-"""The tables of event logs in SQLite: what is in a file, and how a run's status is read from it.
+"""The tables of event logs in SQLite: the content of a file, and how a run's status is read from it.
 
 An append inserts one row at the end of `batches` and one entry into its index; it does not write the run's
-record. Measured with 500 runs a commit, CPU an event: 4 us so, 13 us with the frames of a run as neighbours,
-some 20 us with the record too. Each page that changes is written to the WAL completely, and in the other
-forms nearly every row changes a page of its own. So the record of a run has its status of the last change
-but appends, and the newest batch has the rest.
+record. Measured CPU per event with 500 runs per commit: 4 us in this layout, 13 us if the frames of a run are
+adjacent, some 20 us if the record is updated too. Each changed page is written to the WAL completely, and in
+the other layouts nearly every row changes a separate page. So the record of a run has its status at the last
+change other than an append, and the newest batch has the rest.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ __all__ = [
 # Of the tables below, in `pragma user_version`.
 _VERSION: Final = 2
 
-# The columns of a status: all of its fields but the time at which it was read.
+# The columns of a status: all of its fields except the time at which it was read.
 _FIELDS: Final = tuple(name for name in RunStatus.__struct_fields__ if name != "now")
 
-# `changes` counts the changes that are made to runs by others than their producers; a run has the number of
-# its last one, and `deleted` is that of the last deletion. So a producer sees in one row that nothing has
-# changed. The indices of `runs` serve the sweep and that question, and are not touched by an append.
+# `changes` counts changes of runs by processes other than their producers; a run has the number of its last
+# one, and `deleted` is that of the last deletion. So one row shows a producer that nothing has changed. The
+# indexes of `runs` serve the sweep and that check; appends do not modify them.
 _TABLES: Final = (
     """create table runs (
         n integer primary key, run text not null unique, state text not null, first integer not null,
@@ -68,7 +68,7 @@ _TABLES: Final = (
     "insert into counts values (0, 0)",
 )
 
-# Version 1 had the id of the run in each batch, and no `bytes` there.
+# Version 1 had the id of the run in each batch, and no column `bytes`.
 _OLD_INDICES: Final = ("drop index open_runs", "drop index ended_runs")
 _OLD_TABLES: Final = ("alter table runs rename to old_runs", "alter table batches rename to old_batches")
 _COPY: Final = (
@@ -89,9 +89,9 @@ _UPSERT: Final = (
     f"insert or replace into runs (n, {', '.join(_FIELDS)}, change) "  # noqa: S608  # as above
     f"values (?, {', '.join('?' * len(_FIELDS))}, (select changes from counts))"
 )
-# Each step of a statement lets another thread have the interpreter, and a busy event loop gives it back up to
-# 5 ms later. So many rows are one statement. Beside a busy loop, a commit of 1,000 rows took 500 ms by
-# `executemany`, and takes 60 so. The largest has 576 parameters; SQLite before 3.32 takes 999.
+# Each step of a statement releases the GIL, and a busy event loop returns it up to 5 ms later. So one
+# statement writes many rows. Next to a busy loop, a commit of 1,000 rows took 500 ms with `executemany`, and
+# takes 60 ms like this. The largest has 576 parameters; SQLite before 3.32 takes 999.
 _SIZES: Final = (96, 24, 6, 1)
 _BATCH: Final = "(?, ?, ?, ?, ?, ?)"
 _INSERT: Final = {
@@ -104,7 +104,8 @@ _INSERT_IF_LAST: Final = {
     "where not exists (select 1 from batches where run = column1 and last > column2 - column3)"
     for size in _SIZES
 }
-# What appends change in the record of a run. An `update` would take one run; no record is inserted by this.
+# The changes of appends to the records of runs. An `update` takes one run at a time; this never inserts a
+# record.
 _APPENDED: Final = ("state", "tail", "epoch", "changed", "ended", "lease_until", "lost_at", "bytes")
 _RECORD: Final = f"(?, {', '.join('?' * len(_FIELDS))})"
 _UPDATE: Final = {
@@ -114,7 +115,7 @@ _UPDATE: Final = {
 }
 
 
-# A tuple is made in a tenth of the time of a NamedTuple, and there is one for each append.
+# Creating a tuple takes a tenth of the time of a NamedTuple, and each append creates one.
 NewBatch: TypeAlias = tuple[int, int, int, float, int, bytes]
 """A row of `batches`: numbers of its run and last frame, count of frames, time, bytes of the run, frames."""
 
@@ -134,14 +135,14 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Changes(NamedTuple):
-    """How many changes others than producers have made, and which of them was the last deletion."""
+    """The count of changes by processes other than producers, and the number of the last deletion."""
 
     changes: int
     deleted: int
 
 
 def prepare(connection: sqlite3.Connection, name: str) -> None:
-    """Makes the tables, or those of an earlier version new; in a transaction, which the caller begins.
+    """Creates the tables, or migrates those of an earlier version; in a transaction that the caller begins.
 
     name:   of the file, for errors
     raises: LogUnavailable for a file of a later version
@@ -162,7 +163,7 @@ def prepare(connection: sqlite3.Connection, name: str) -> None:
 
 
 def read_record(connection: sqlite3.Connection, run: str, now: float, version: int = -1) -> Record | None:
-    """A run with its status after the newest batch; None if it is not there.
+    """A run with its status after the newest batch; None if there is none.
 
     version: of the file, if it was read in this transaction
     """
@@ -174,7 +175,7 @@ def read_record(connection: sqlite3.Connection, run: str, now: float, version: i
     fields["stopping"] = bool(fields["stopping"])
     written = fields["changed"]
     if last is not None and last > fields["tail"]:
-        # Appended since the record was written; each append moves the lease on as it moves `changed`.
+        # Appended since the record was written; each append extends the lease as much as `changed`.
         late = max(0.0, time - written)
         fields["tail"], fields["bytes"] = last, size
         for name in ("changed", "lease_until", "lost_at"):
@@ -183,25 +184,25 @@ def read_record(connection: sqlite3.Connection, run: str, now: float, version: i
 
 
 def write_record(connection: sqlite3.Connection, n: int | None, status: RunStatus) -> None:
-    """Writes all of a run's record, as the change that was noted last; makes it if it has no number yet."""
+    """Writes a run's complete record, with the number of the last counted change; inserts a new one."""
     connection.execute(_UPSERT, (n, *[getattr(status, name) for name in _FIELDS]))
 
 
 def update_records(connection: sqlite3.Connection, records: Sequence[tuple[int, RunStatus]]) -> None:
-    """Writes what appends have changed since the records of runs were written; with their numbers."""
+    """Updates the records of runs, given by number, with the changes of appends since they were written."""
     rows = [(n, *[getattr(status, name) for name in _FIELDS]) for n, status in records]
     _execute(connection, _UPDATE, rows)
 
 
 def insert_batches(connection: sqlite3.Connection, batches: Sequence[NewBatch]) -> None:
-    """Appends batches, each of which is known to be behind all others of its run."""
+    """Appends batches, each known to follow all others of its run."""
     _execute(connection, _INSERT, batches)
 
 
 def insert_if_last(connection: sqlite3.Connection, batches: Sequence[NewBatch]) -> bool:
-    """Appends batches; False if one of them is not behind all others of its run, and is not there now.
+    """Appends batches; False if one does not follow all others of its run, and was not inserted.
 
-    The question takes half of the time: 4.4 us a row, against 2.1 without it.
+    The check takes half of the time: 4.4 us a row, against 2.1 without it.
     """
     before = connection.total_changes
     _execute(connection, _INSERT_IF_LAST, batches)
@@ -211,7 +212,7 @@ def insert_if_last(connection: sqlite3.Connection, batches: Sequence[NewBatch]) 
 def _execute(
     connection: sqlite3.Connection, statements: Mapping[int, str], rows: Sequence[tuple[object, ...]]
 ) -> None:
-    """Executes the statements, each of which takes its number of rows, from the largest to the smallest."""
+    """Executes the statements, which take different numbers of rows, from the largest to the smallest."""
     begin = 0
     for size, statement in statements.items():
         while begin + size <= len(rows):
@@ -230,29 +231,29 @@ def batches_after(connection: sqlite3.Connection, n: int, after: int, max_bytes:
         size += len(data)
         if size >= max_bytes:
             break
-    # A statement that was not read to its end keeps its snapshot, and the WAL could not be checkpointed.
+    # A statement that is not read to its end keeps its snapshot, which blocks WAL checkpoints.
     rows.close()
     return found
 
 
 def read_version(connection: sqlite3.Connection) -> int:
-    """A number that stays the same until another connection has written."""
+    """A number that changes only when another connection has written."""
     (version,) = connection.execute("pragma data_version").fetchone()
     return int(version)
 
 
 def read_changes(connection: sqlite3.Connection) -> Changes:
-    """The counts of changes so far."""
+    """The current counts of changes."""
     return Changes(*connection.execute("select changes, deleted from counts").fetchone())
 
 
 def changed_since(connection: sqlite3.Connection, changes: int) -> list[str]:
-    """The ids of the runs that others have changed since there were so many changes."""
+    """The ids of the runs that others have changed since this count of changes."""
     return [run for (run,) in connection.execute("select run from runs where change > ?", (changes,))]
 
 
 def note_change(connection: sqlite3.Connection, run: str | None = None) -> None:
-    """Counts a change by somebody who need not be the producer, of a run unless it is written after this."""
+    """Counts a change by a process that need not be the producer, and stores it with the run if given."""
     connection.execute("update counts set changes = changes + 1")
     if run is not None:
         connection.execute("update runs set change = (select changes from counts) where run = ?", (run,))
@@ -266,5 +267,5 @@ def delete_run(connection: sqlite3.Connection, n: int) -> None:
 
 
 def delete_frames(connection: sqlite3.Connection, n: int) -> None:
-    """Deletes the frames of a run; its record has to have the status that they say."""
+    """Deletes the frames of a run; its record must already contain the status derived from them."""
     connection.execute("delete from batches where run = ?", (n,))

@@ -1,8 +1,8 @@
-"""What a store of event logs does, and the rules by which a run changes in it.
+"""The interface of a store of event logs, and the rules by which a run changes in it.
 
-A store has a record of each run (`RunStatus`) and its frames, in batches. It checks every change and makes
-it in one atomic step. `acquired`, `appended` and `swept` are the rules, as functions of a record, for stores
-that can run Python inside of a transaction; others express the same rules in the store's own language.
+A store has a record of each run (`RunStatus`) and its frames, in batches. It checks and makes every change in
+one atomic step. `acquired`, `appended` and `swept` are the rules, as functions of a record, for stores that
+can run Python inside of a transaction; others express the same rules in the store's own language.
 `llmstream.log.conformance` has tests for both.
 """
 
@@ -33,27 +33,27 @@ __all__ = [
 RunState: TypeAlias = Literal["open", "closed", "failed", "stopped"]
 """open: events may follow; closed: complete; failed: ended by an error; stopped: ended on request."""
 
-# How often a store without notifications is looked at; a poll of SQLite costs 6 us.
+# Polling interval of a store without notifications; a poll of SQLite costs 6 us.
 _POLL_S: Final = 0.02
 
 
-# Records hold values only; the collector of garbage need not look at them.
+# Records contain only values, so the garbage collector need not track them.
 class RunStatus(msgspec.Struct, frozen=True, gc=False):
-    """A run, as its store has it. Times are seconds since 1970 by the store's clock.
+    """A run as recorded in its store. Times are seconds since 1970 by the store's clock.
 
-    first:       sequence number of the first frame that is stored
+    first:       sequence number of the first stored frame
     tail:        sequence number of the last frame; -1 before there is any
-    epoch:       rises with each producer of the run, from the milliseconds since 1970 at its start
-    owner:       who produces it, or did
+    epoch:       increases with each producer of the run, from the milliseconds since 1970 at its start
+    owner:       its current or last producer
     changed:     when its producer last wrote, or renewed its lease
     ended:       when it ended; None while it is open
-    lease_until: until when its producer has it, unless it renews the lease
+    lease_until: when the lease expires, unless its producer renews it
     lost_at:     from when on a reader may close it; later than the lease if a producer may take it over
     stopping:    whether a stop was requested
     bytes:       size of its frames
     keep_s:      how long its frames are kept after its end
-    left_s:      how long it runs on without a reader; None for ever
-    seen:        when a reader was last there; known only with `left_s`
+    left_s:      how long it continues without a reader; None for ever
+    seen:        when a reader was last present; known only with `left_s`
     now:         the time of this status
     """
 
@@ -82,7 +82,7 @@ class RunStatus(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the producer has died, as far as the store can tell, and no other took the run over."""
+        """Whether the producer has died, as far as the store can tell, and no other took over the run."""
         return self.state == "open" and self.now > self.lost_at
 
     @property
@@ -95,14 +95,14 @@ class RunStatus(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_left(self) -> bool:
-        """Whether no reader has been there for `left_s`."""
+        """Whether there was no reader for `left_s`."""
         return self.left_s is not None and self.now > self.seen + self.left_s
 
 
 class Claim(NamedTuple):
     """A producer's request for a run.
 
-    mode:       "new" takes only an id that is not in use; "replace" also the id of a run that has ended
+    mode:       "new" accepts only an id that is not in use; "replace" also the id of a run that has ended
                 or whose producer died, and deletes its frames; "take-over" continues a run whose
                 producer died
     takeover_s: how long past its lease the run is left to another producer before readers close it
@@ -127,7 +127,7 @@ class Acquired(NamedTuple):
 class Append(msgspec.Struct, frozen=True, gc=False):
     """One run's part of a commit. With a count of 0 it renews the lease.
 
-    epoch: the producer's; an append of another is refused
+    epoch: the producer's; an append with another one is refused
     first: sequence number of its first frame: one more than the tail, or it is refused
     count: number of frames
     data:  the frames: lines of JSON without a line end after the last
@@ -166,10 +166,10 @@ def acquired(old: RunStatus | None, claim: Claim, now: float) -> RunStatus | Non
     """Returns the record of a run after a claim; None if the claim is refused.
 
     A run that replaces another continues its numbers, so that a reader's position in the old run is never
-    taken for one in the new.
+    valid in the new one.
     """
     first, tail, started, size = 0, -1, now, 0
-    # Not 1: a producer that slept since an earlier run of this id, deleted meanwhile, has a lower one.
+    # Not 1: a suspended producer of an earlier, deleted run of this id must have a lower one.
     epoch = int(now * 1000)
     if old is not None:
         held = old.state == "open" and _began(old) <= now <= old.lease_until
@@ -200,7 +200,7 @@ def acquired(old: RunStatus | None, claim: Claim, now: float) -> RunStatus | Non
 
 
 def _began(status: RunStatus) -> float:
-    """A time before its lease began. Now may be before it: the clock was set back since."""
+    """A time before its lease began. The current time may be earlier if the clock was set back."""
     return 2 * status.changed - status.lease_until
 
 
@@ -230,15 +230,15 @@ def appended(old: RunStatus | None, append: Append, now: float) -> RunStatus | N
 
 
 class Swept(NamedTuple):
-    """What a sweep has found. lost: runs whose producers died, to be closed."""
+    """The result of a sweep. lost: runs whose producers died, to be closed."""
 
     lost: Sequence[str]
 
 
 def swept(old: RunStatus, now: float) -> Literal["keep", "empty", "delete"]:
-    """Whether a run stays, loses its frames, or is deleted.
+    """Decides whether a run stays, loses its frames, or is deleted.
 
-    The record of a run outlives its frames by `keep_s`, so that a late reader learns why there are none, and
+    The record of a run outlives its frames by `keep_s`, so that a late reader gets the reason, and
     so that an old producer of the id stays fenced off.
     """
     if old.ended is None or now <= old.ended + old.keep_s:
@@ -250,12 +250,12 @@ class Store(ABC):
     """Where event logs are stored. One object a process; it is used by one event loop.
 
     A store that cannot be reached, or refuses to write, raises LogUnavailable from every method. Whether the
-    change was made is unknown then; the caller finds out from the next status.
+    change was made is unknown then; the next status shows it.
 
-    may_lose_s: for how long after a commit a crash of the store may lose it; producers remember their last
-                frames for that time, and write them again
+    may_lose_s: for how long after a commit a crash of the store may lose it; producers keep their last frames
+    for that time, and write them again
     committed:  set by `Logs`: a store whose `listen` learns of a commit by another process may call this with
-                it in place of `heard`, so that its readers need not ask
+                it in place of `heard`, so that its readers need no request
     is_local:   whether a commit is work for this machine rather than a wait for another; then there are
                 fewer commits when each takes long
     """
@@ -266,7 +266,7 @@ class Store(ABC):
 
     @abstractmethod
     async def open(self) -> None:
-        """Connects. Called once, before everything else."""
+        """Connects. Called once, before any other method."""
 
     @abstractmethod
     async def aclose(self) -> None:
@@ -280,7 +280,7 @@ class Store(ABC):
     async def append(self, appends: Sequence[Append]) -> Sequence[RunStatus | None]:
         """Appends to any number of runs in one commit, each by the rule `appended`.
 
-        returns: the status of each run after it, also where it was refused; None where there is no such run
+        returns: the status of each run after it, also if it was refused; None if there is no such run
         """
 
     @abstractmethod
@@ -297,7 +297,7 @@ class Store(ABC):
 
     @abstractmethod
     async def mark_seen(self, runs: Sequence[str]) -> None:
-        """Notes that the runs have readers now."""
+        """Records that the runs have readers now."""
 
     @abstractmethod
     async def delete(self, run: str) -> None:
@@ -310,8 +310,8 @@ class Store(ABC):
     async def listen(self, heard: Callable[[str | None], None]) -> None:
         """Calls `heard` with each run that changes in another process, until it is cancelled.
 
-        None stands for any run. Calls `heard(None)` once it listens, and may miss changes after that:
-        readers also look by themselves once a second. This default looks every 20 ms.
+        None means any run. Calls `heard(None)` once it listens, and may miss later changes: readers also poll
+        once a second. This default polls every 20 ms.
         """
         while True:
             heard(None)

@@ -1,7 +1,7 @@
 """Continues a run whose producer died, in the same log: readers see one sequence without a gap.
 
-What stands in the log cannot be taken back. A step that broke off is declared void by a `retry` event, as
-when a model is asked again; steps that are complete stay. Ids that are in use get a suffix.
+Logged events cannot be removed. A `retry` event declares an interrupted step void, as when a request is
+retried; complete steps stay. Ids that are in use get a suffix.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from llmstream.log.producer import Closable
 __all__ = ["Progress", "Takeover", "taken_over"]
 
 Takeover: TypeAlias = Literal["continue", "repeat", "replay"]
-"""What the new source gives:
+"""The events of the new source:
 
 "continue": the rest of the run, with steps that count from 0 again, such as `agent.stream(history)`
 "repeat":   the run from its beginning, with the steps that it had
 "replay":   the run from its beginning, with the same calls in each step whose response was complete, so that
-            only what broke off is void: a durable run
+only the interrupted step is void: a durable run
 """
 
 _BLOCKS: Final = (
@@ -52,22 +52,22 @@ _BLOCKS: Final = (
     *(ToolInputStart, ToolInputDelta, ToolInputEnd),
 )
 
-# What the model reads in place of a result; it decides whether to call again.
+# The text for the model instead of a result; the model decides whether to call again.
 _ENDED: Final = "The process ended while the call ran. It may have had effects."
 
 
 class Progress:
-    """How far a run had come: fed with the events of its log.
+    """The progress of a run, accumulated from the events of its log.
 
     step:     number of the last step that began
     complete: whether that step's response was complete
-    stepped:  whether there are steps at all: the run of an agent has them, a single response has not
+    stepped:  whether there are steps: an agent's run has them, a single response does not
     calls:    the calls without a result, and their tools
     ids:      of blocks and calls, in use
     usage:    tokens of the steps that were complete
     order:    the calls of the last step, in order
     ended:    those of them that have a result
-    asked:    the approvals that were requested
+    asked:    the requested approvals
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Progress:
         self._began = False
 
     def see(self, event: Event) -> None:
-        """Takes the next event."""
+        """Processes the next event."""
         match event:
             case StreamStart():
                 return
@@ -117,14 +117,14 @@ class Progress:
 
     @property
     def broke_off(self) -> bool:
-        """Whether there is a step that has to be done again."""
+        """Whether a step must be repeated."""
         return self._began and not self.complete
 
 
 async def taken_over(
     source: AsyncIterable[Event], progress: Progress, kind: Takeover, epoch: int
 ) -> AsyncGenerator[Event]:
-    """Yields what a source adds to a log that has come so far."""
+    """Yields the events that a source adds to a log with this progress."""
     rest = _RESTS[kind](progress, epoch)
     for event in rest.begin():
         yield event
@@ -138,7 +138,7 @@ async def taken_over(
 
 
 class _Rest:
-    """What both kinds share: the retry of a step, and ids that are not in use."""
+    """The common part of all modes: the retry of a step, and unused ids."""
 
     def __init__(self, progress: Progress, epoch: int) -> None:
         self.progress = progress
@@ -148,7 +148,7 @@ class _Rest:
         return RetryNotice("producer-lost", discard_step=self.progress.step, attempt=self.epoch, wait_s=0.0)
 
     def renamed(self, event: Event) -> Event:
-        """The event with an id that the log does not have yet; results follow their calls."""
+        """The event with an id that is new to the log; results follow their calls."""
         ids = self.progress.ids
         # The epoch makes it unique: each takeover has another one.
         if isinstance(event, _BLOCKS) and event.id in ids:
@@ -162,7 +162,7 @@ class _Continued(_Rest):
     """The rest of the run: its steps get the next numbers, and its tokens are added."""
 
     def begin(self) -> Iterator[Event]:
-        """Voids the step that broke off; or gives the calls of a complete one the results they lack."""
+        """Voids an interrupted step, or adds the missing results to the calls of a complete one."""
         if self.progress.broke_off:
             yield self.retry()
             return
@@ -170,7 +170,7 @@ class _Continued(_Rest):
             yield ToolResult(_ENDED, call_id, name, is_error=True)
 
     def take(self, event: Event) -> Iterator[Event]:
-        # A step that broke off is done again under its own number.
+        # An interrupted step is repeated under its own number.
         first = self.progress.step + self.progress.complete
         match event:
             case StepStart(step) | StepFinish(step):
@@ -184,7 +184,7 @@ class _Continued(_Rest):
 
 
 class _Repeated(_Rest):
-    """The run from its beginning: what comes before the last step that is in the log is there already.
+    """The run from its beginning: events before the last logged step are already in the log.
 
     That step is void even if its response was complete, because its tools may not have ended.
     """
@@ -209,18 +209,18 @@ class _Repeated(_Rest):
 
 
 class _Replayed(_Rest):
-    """The run from its beginning, with the calls that it had: what is in the log is passed over.
+    """The run from its beginning, with the same calls: logged events are skipped.
 
-    A step whose response was complete goes on where it was: with the results that are missing. Its calls
-    have other ids in the log if an attempt before had used theirs; they correspond by their order.
+    A step whose response was complete continues with its missing results. Its calls have other ids in the log
+    if an earlier attempt had used theirs; they correspond by their order.
     """
 
     def __init__(self, progress: Progress, epoch: int) -> None:
         super().__init__(progress, epoch)
         self._skips = progress.stepped
-        self._ids: dict[str, str] = {}  # of calls of that step, to those in the log
-        self._there = False  # whether the replay is in that step
-        self._late: list[Event] = []  # results of eager calls that the log does not have
+        self._ids: dict[str, str] = {}  # maps calls of that step to those in the log
+        self._there = False  # whether the replay has reached that step
+        self._late: list[Event] = []  # results of eager calls missing in the log
 
     def begin(self) -> Iterator[Event]:
         """Voids a response without steps."""
@@ -236,7 +236,7 @@ class _Replayed(_Rest):
             yield self.renamed(event)
 
     def _passed(self, event: Event) -> Iterator[Event]:
-        """Passes over what is in the log, and ends that where the log ends."""
+        """Skips logged events up to the end of the log."""
         progress = self.progress
         match event:
             case StepStart(step) if step == progress.step:
@@ -253,7 +253,7 @@ class _Replayed(_Rest):
             case StepFinish() if self._there:
                 self._skips = False
                 yield from self._late
-            case Finish():  # a run that failed before the step that is in the log
+            case Finish():  # the run failed before the step in the log
                 self._skips = False
                 yield event
             case ErrorEvent():
@@ -262,7 +262,7 @@ class _Replayed(_Rest):
                 pass
 
     def _rest_of_step(self, event: Event) -> Iterator[Event]:
-        """What follows the response: results and requests for approval that the log does not have."""
+        """The events after the response: results and approval requests missing in the log."""
         progress = self.progress
         match event:
             case StepStart():

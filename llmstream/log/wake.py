@@ -1,12 +1,12 @@
-"""Wakes processes that share a file, by datagrams: no polling, no daemon, nothing but the standard library.
+"""Wakes processes that share a file, by datagrams: no polling, no daemon, only the standard library.
 
-Each listening process binds a Unix datagram socket in a folder beside the file. After a commit the writer
-sends it to every socket in the folder, without blocking; of a large one the names of the changed runs. It
-removes the sockets of processes that died. Measured from commit to a reader in another process: p50 0.11 ms,
-against 2.8 ms with a poll every 5 ms, which also costs 1.5 % of a core for each idle reader.
+Each listening process binds a Unix datagram socket in a folder next to the file. After a commit the writer
+sends it to every socket in the folder, without blocking; for a large commit only the names of the changed
+runs. It removes the sockets of processes that died. Measured from commit to a reader in another process: p50
+0.11 ms, against 2.8 ms with a poll every 5 ms, which also costs 1.5 % of a core for each idle reader.
 
-A datagram has what was committed, so that a reader at the tail need not read the file: two switches between
-threads less, a third of the time from an event to its reader.
+A datagram contains the commit, so that a reader at the tail need not read the file: this saves two thread
+switches, a third of the time from an event to its reader.
 
 Watching the database's `-wal` file by inotify would be simpler, and loses events: the kernel reports the
 write before the commit can be read, so the reader finds nothing and sleeps on.
@@ -35,18 +35,18 @@ __all__ = ["Bells"]
 _MAX_NAMES: Final = 200
 _MAX_BYTES: Final = 8_192
 
-# The largest commit that is sent itself.
+# The largest commit that is sent in a datagram.
 _MAX_RUNS: Final = 16
 _MAX_DATA: Final = 8_192
 
-# Of any datagram: 16 statuses with ids of 512 characters take 20 KB.
+# The largest datagram: 16 statuses with ids of 512 characters take 20 KB.
 _LONGEST: Final = 64 * 1024
 
 _QUEUE: Final = Path("/proc/sys/net/unix/max_dgram_qlen")
-# Datagrams that wait for a process; Linux's default, which many systems raise to 512 (unix(7)).
+# Queue length of a socket; Linux's default, which many systems raise to 512 (unix(7)).
 _SHORT_QUEUE: Final = 10
 
-# How often a full queue makes a process look at everything; with many readers that is much to look at.
+# Minimum interval at which a full queue makes a process check all runs, which is expensive with many readers.
 _ANY_S: Final = 0.25
 
 # No process has this socket open.
@@ -60,8 +60,8 @@ _commits = msgspec.msgpack.Decoder(list[tuple[Append, RunStatus]])
 class Bells:
     """The sockets in a folder. Without Unix sockets (Windows, a path that is too long) it has none.
 
-    folder:    made if it is missing, readable by its owner only
-    committed: called with what another process has committed, where `listen` would report its name
+    folder:    created if missing, readable by its owner only
+    committed: called with the commit of another process instead of a report by `listen`
     """
 
     def __init__(self, folder: Path) -> None:
@@ -70,21 +70,21 @@ class Bells:
         self._directory: int | None = None
         self._private = False
         self._sender: socket.socket | None = None
-        # Called with each commit of another process; without it, its names are heard.
+        # Called with each commit of another process; without it, only the names are reported.
         self.committed: Callable[[Append, RunStatus], None] | None = None
-        self._missed: dict[str, set[str]] = {}  # names that a full queue did not take, by its socket
+        self._missed: dict[str, set[str]] = {}  # names not delivered because of a full queue, by socket
         self._looked_s = -math.inf
 
     def open(self) -> None:
         """Opens the folder for sending. Blocks briefly."""
         if not hasattr(socket, "AF_UNIX"):
             return
-        with contextlib.suppress(OSError):  # a folder that cannot be written leaves polling
-            # Whoever can write here can wake processes, and see the names of runs.
+        with contextlib.suppress(OSError):  # without a writable folder, readers poll
+            # Write access here allows waking processes and reading the names of runs.
             self._folder.mkdir(mode=0o700, exist_ok=True)
             self._directory = os.open(self._folder, os.O_RDONLY)
-            # Somebody else may have made it, in a folder that all may write: then it gets no frames, and
-            # none is taken from it.
+            # In a world-writable folder another user may have created it: then neither send frames to it nor
+            # accept any.
             found = os.fstat(self._directory)
             self._private = found.st_uid == os.geteuid() and not found.st_mode & 0o077
             self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -100,26 +100,26 @@ class Bells:
             self._directory = None
 
     def ring(self, runs: Iterable[str]) -> None:
-        """Tells all other processes that runs have changed. Never blocks, never raises."""
+        """Notifies all other processes of changed runs. Never blocks, never raises."""
         names = self._others()
         if names:
             changed = set(runs)
             self._send(names, changed, _message(changed))
 
     def ring_commit(self, appends: Sequence[Append], statuses: Sequence[RunStatus | None]) -> None:
-        """Tells them what was committed, with its frames if they are few. As `ring`."""
+        """Sends them the commit, with its frames if they are small enough. Otherwise as `ring`."""
         names = self._others()
-        if not names:  # before anything is made for each run
+        if not names:  # checked first, before any work per run
             return
-        # A renewal is no news to readers.
-        news = [
+        # Readers need no notice of a renewal.
+        changes = [
             (append, status)
             for append, status in zip(appends, statuses, strict=True)
             if append.count or append.state != "open"
         ]
-        changed = {append.run for append, _ in news}
+        changed = {append.run for append, _ in changes}
         if changed or self._missed:
-            self._send(names, changed, (_commit(news) if self._private else b"") or _message(changed))
+            self._send(names, changed, (_commit(changes) if self._private else b"") or _message(changed))
 
     def _others(self) -> list[str]:
         """The names of the sockets of other processes."""
@@ -133,7 +133,7 @@ class Bells:
 
     def _send(self, names: list[str], changed: set[str], data: bytes) -> None:
         sender = self._sender
-        assert sender is not None  # there are names only where one was opened
+        assert sender is not None  # names exist only if a socket was opened
         for name in names:
             missed = self._missed.pop(name, None)
             try:
@@ -147,7 +147,7 @@ class Bells:
                     self._missed[name] = missed if len(missed) > _MAX_NAMES else missed | changed
 
     async def listen(self, heard: Callable[[str | None], None]) -> bool:
-        """Calls `heard` for each name that another process sends, or with None for any, until cancelled.
+        """Calls `heard` with each name that another process sends, or None for any, until cancelled.
 
         returns: False at once if this process cannot listen
         """
@@ -157,7 +157,7 @@ class Bells:
         loop = asyncio.get_running_loop()
         try:
             loop.add_reader(bell.fileno(), self._drain, bell, heard, _queue_length())
-            heard(None)  # what has changed before
+            heard(None)  # for changes before it listened
             await asyncio.Event().wait()
         except NotImplementedError:
             return False
@@ -194,15 +194,15 @@ class Bells:
     def _drain(self, bell: socket.socket, heard: Callable[[str | None], None], queue_length: int) -> None:
         """Reads all datagrams that have arrived; each name is reported once.
 
-        A full queue may have had no room for more. Who sent them sends them again with the next, but there
-        may be no next; so it reports any, now and then.
+        A full queue may have dropped some. The sender repeats them with its next datagram, but there may be
+        none; so this reports None from time to time.
         """
         found: dict[str | None, None] = {}
         count, committed = 0, self.committed if self._private else None
         while True:
             try:
                 data = bell.recv(_LONGEST)
-            except OSError:  # BlockingIOError: nothing more
+            except OSError:  # BlockingIOError: the queue is empty
                 break
             count += 1
             try:
@@ -210,7 +210,7 @@ class Bells:
                     for append, status in _commits.decode(data):
                         committed(append, status)
                 else:
-                    # A dict keeps the order, and each name once.
+                    # A dict preserves the order and removes duplicates.
                     found.update(dict.fromkeys(_names.decode(data)))
             except msgspec.DecodeError:
                 found[None] = None

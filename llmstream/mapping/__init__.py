@@ -4,8 +4,8 @@
         async for done in run:
             print(done.item, done.value)
 
-Read `run.py` for how a run goes on, `asking.py` for what is asked again and what ends a run, `keep.py`
-for the file, and `llmstream/transport/adaptive.py` for how many requests are under way.
+Read `run.py` for the progress of a run, `asking.py` for retries and what ends a run, `keep.py`
+for the file, and `llmstream/transport/adaptive.py` for the number of concurrent requests.
 """
 
 from llmstream.mapping.options import map

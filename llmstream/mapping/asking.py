@@ -55,7 +55,7 @@ _RECONNECT_S: Final = 1.0
 
 
 class RunStopped(Exception):
-    """The run cannot go on: every item would fail in the same way.
+    """The run cannot continue: every item would fail in the same way.
 
     error: of the item that showed it, which is not recorded
     """
@@ -85,9 +85,9 @@ class Answer:
 class Asker:
     """Asks the models for one item after the other, as many at once as the vendor takes.
 
-    models:     the first is asked, the others where it fails
+    models:     the first is used, the others if it fails
     options:    of each request, `output` included
-    patience_s: after so long without any answer because of refusals, the run stops
+    patience_s: after this time without any answer because of refusals, the run stops
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Asker:
         self._gate = gate
         self._price = price
         self._patience_s = patience_s
-        self._unpriced: set[str] = set()  # models: to look for a price costs more than to find one
+        self._unpriced: set[str] = set()  # models: looking up a price costs more than using one
         self._answered = False  # whether anything has been
         self._since: float | None = None  # when the refusals since the last answer began
 
@@ -133,12 +133,12 @@ class Asker:
                 load = self._observe(error, turn)
                 step = self._step(error, failures + 1, last=place + 1 == len(self._models))
                 if step == "stop":
-                    self._gate.close()  # before the turn is given back, so that nobody takes it
+                    self._gate.close()  # before the slot is freed, so that no other item takes it
                     raise RunStopped(error)
                 if step == "fail":
                     answer.error = error
                     return answer
-                self._gate.release()  # nobody holds a turn while it waits
+                self._gate.release()  # no slot is held while it waits
                 turn = None
                 if step == "next":
                     place, failures = place + 1, 0

@@ -39,7 +39,7 @@ class KeepFailed(LLMStreamError, OSError, code="keep-failed"):
 
 
 class Identity(msgspec.Struct):
-    """What makes two runs the same: who is asked, how, and with which template.
+    """The identity of a run: its model, settings and template.
 
     asked: the request's settings, without the prompt
     """
@@ -87,7 +87,7 @@ class Keep:
             raise
 
     def _begin(self, identity: Identity) -> int:
-        """Checks the identity, reads what is there, and cuts off a line that was not completed."""
+        """Checks the identity, reads the stored lines, and truncates an incomplete one."""
         if os.fstat(self._file).st_size == 0:
             replace_file(self.path + ".run", msgspec.json.format(msgspec.json.encode(identity)))
             head = self.lines.head()
@@ -175,7 +175,7 @@ class Keep:
             self._failed.add(at)
 
     def take(self, key: int) -> int | None:
-        """The place of the stored line of an item, once for each line; None if it has to be asked."""
+        """The position of the stored line of an item, once for each line; None if it must be requested."""
         found = self._stored.take(key)
         if found is None and self._repeated.get(key):
             found = self._repeated[key].pop()
@@ -215,7 +215,7 @@ class Keep:
             return next(records(file, quoted=self.lines.quoted))[0]
 
     def drop_failed(self) -> int:
-        """Removes the lines of failed items, so that they are asked again; returns how many.
+        """Removes the lines of failed items, so that they are requested again; returns how many.
 
         raises: KeepFailed; then the file is as it was
         """

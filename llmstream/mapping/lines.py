@@ -2,7 +2,7 @@
 
     {"id": 7, "review": "...", "answer": "good", "llmstream": {"key": "9f...", "model": "openai:...", ...}}
 
-The columns of the item stay as they are, the answer comes after them, and everything else is below
+The columns of the item are unchanged, the answer comes after them, and everything else is below
 "llmstream". In CSV each is a column.
 """
 
@@ -259,7 +259,7 @@ def _csv_row(values: Iterable[Any]) -> bytes:
 
 
 def _cell(value: Any) -> Any:
-    """Text and numbers as they are, nothing for null, anything else as JSON."""
+    """Text and numbers unchanged, empty for null, anything else as JSON."""
     if value is None or (isinstance(value, str | int | float) and not isinstance(value, bool)):
         return value
     return encode(value).decode()

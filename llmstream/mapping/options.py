@@ -45,7 +45,7 @@ _CONCURRENCY: Final = 100
 _PATIENCE_S: Final = 600.0
 
 _AHEAD: Final = 2
-# Items under way or waiting for the reader, as a multiple of the concurrency. In order, one slow answer
+# Items in progress or waiting for the reader, as a multiple of the concurrency. In order, one slow answer
 # holds back the others.
 _AHEAD_ORDERED: Final = 16
 
@@ -122,7 +122,7 @@ def map(  # the overloads have the types
     patience_s: float = _PATIENCE_S,
     **options: Any,
 ) -> MapRun[Any, Any]:
-    """Asks a model once for each item, many at a time, and gives the results as they are done.
+    """Sends one request per item to a model, many concurrently, and yields the results as they complete.
 
         async with ls.map("openai:gpt-5-mini", reviews, prompt="Classify: {{text}}") as run:
             async for done in run:
@@ -130,7 +130,7 @@ def map(  # the overloads have the types
 
     An item that fails does not end the run: its result has the `error`. A rate limit fails no item; it
     waits. The run ends with an exception where every item would fail: a wrong key, a used-up quota, a
-    full disk, `max_cost` (LimitExceeded). Requests under way are finished before, and their results given.
+    full disk, `max_cost` (LimitExceeded). Requests in progress are finished first, and their results yielded.
 
     model:        a `Model`, or "provider:model"
     items:        any iterable, async too, of any length; read as needed
@@ -143,13 +143,13 @@ def map(  # the overloads have the types
     ordered:      give results in the order of the items; else as they are done
     keep:         a file of JSON lines to which each result is written when it is there. The same call goes
                   on from it: what it has is not asked again, and comes as results with `stored`
-    retry_failed: ask again for the items of the file that failed
-    fallback:     models to ask where the first fails
+    retry_failed: retry the failed items of the file
+    fallback:     models to use if the first fails
     max_cost:     start no more requests when the cost, that of the file included, comes to this; in the
                   unit of `price`. Requests under way are finished
     price:        as for `Agent`; by default `llmstream.prices.price`, if the extra `prices` is installed
     dedupe:       send the same request once, and give its answer to each item
-    patience_s:   end the run after so many seconds in which the vendor refused everything
+    patience_s:   end the run after this many seconds in which the vendor refused everything
     options:      those of `Model.stream`
     raises:       InvalidRequest for invalid options, at once; when read, for a file of another run
     """
@@ -235,7 +235,7 @@ def make(
 
 
 def open_keep(keep: str | os.PathLike[str], lines: Lines, identity: Identity, retry_failed: bool) -> Keep:
-    """Opens an output file; drops the lines of failed items if they should be asked again.
+    """Opens an output file; drops the lines of failed items if they should be retried.
 
     raises: InvalidRequest, KeepFailed
     """
@@ -304,7 +304,7 @@ def _name(model: Model[Any]) -> str:
 
 
 def asked_of(model: Model[Any], request: Any) -> dict[str, Any]:
-    """What is asked of every item: the request without its prompt, headers and defaults."""
+    """The common part of all requests: without prompt, headers and defaults."""
     names = ("tools", "tool_choice", "settings", "response_format", "reasoning", "provider_options")
     found = {name: msgspec.to_builtins(getattr(request, name)) for name in names}
     found["system"] = "\n".join(m.text for m in request.messages if m.role == Role.SYSTEM)

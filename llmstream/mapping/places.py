@@ -12,7 +12,7 @@ __all__ = ["NOWHERE", "Places"]
 NOWHERE: Final = 2**64 - 1
 """No file is that long. Marks a slot that was never used."""
 
-# Marks a slot whose place was taken: a search goes on behind it.
+# Marks a slot whose entry was removed: a search continues after it.
 _TAKEN: Final = NOWHERE - 1
 
 _SMALLEST: Final = 16
@@ -23,7 +23,7 @@ class Places:
     """Places by digest: 24 to 48 bytes an entry, where a dict of integers needs about 110.
 
     There are 256 tables, by the first byte of a digest: to enlarge one takes a few milliseconds with a
-    million entries, and not a second in which the event loop stands still.
+    million entries, instead of blocking the event loop for a second.
     """
 
     def __init__(self) -> None:

@@ -61,7 +61,7 @@ class Template:
         return f"Template({self.text!r})"
 
     def check(self, row: Mapping[str, Any]) -> None:
-        """Checks the template against a row, before anything is asked.
+        """Checks the template against a row, before any request.
 
         raises: InvalidRequest for a column that is not there, and for `{column}` in single braces where no
                 placeholder has two: then it was meant as one

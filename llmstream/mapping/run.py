@@ -78,7 +78,7 @@ class Plan:
 class MapRun(AsyncOnly, Generic[Item, T]):
     """The results of a map; made by `map()`.
 
-    Iterate it once, best within `async with`: leaving the block cancels the requests under way and waits
+    Iterate it once, best within `async with`: leaving the block cancels the requests in progress and waits
     for their cleanup. Without a block, `break` does the same a little later, and Python's `ResourceWarning`
     reports it. Nothing is sent before the iteration begins.
     """
@@ -100,7 +100,7 @@ class MapRun(AsyncOnly, Generic[Item, T]):
 
     @property
     def progress(self) -> MapProgress:
-        """The counts as they are now; a copy."""
+        """A copy of the current counts."""
         gate, found = self._plan.gate, self._progress
         return replace(
             found,
@@ -154,14 +154,14 @@ class MapRun(AsyncOnly, Generic[Item, T]):
             await self.aclose()
 
     def stop(self) -> None:
-        """Starts no more requests. Those under way come to their end, and the iteration ends after them."""
+        """Starts no more requests. Those in progress are completed, and then the iteration ends."""
         self._stopped = True
         self._plan.gate.close()
         if self._feeder is not None:
             self._feeder.cancel()
 
     async def aclose(self) -> None:
-        """Cancels what is under way, waits for its cleanup, and closes the file. Idempotent."""
+        """Cancels requests in progress, waits for their cleanup, and closes the file. Idempotent."""
         self._over = True
         self._plan.gate.close()
         tasks = [*self._tasks, *([self._feeder] if self._feeder is not None else [])]
@@ -199,7 +199,7 @@ class MapRun(AsyncOnly, Generic[Item, T]):
                     await asyncio.sleep(0)
 
     def _settled(self, row: Row[Item]) -> bool:
-        """Whether an item needs no request of its own."""
+        """Whether an item needs no separate request."""
         stored = None if self._keep is None else self._keep.take(row.key)
         if stored is not None:
             self._show_stored(row, stored)
@@ -217,7 +217,7 @@ class MapRun(AsyncOnly, Generic[Item, T]):
         return True
 
     async def _affordable(self) -> None:
-        """Waits until the next request fits into `max_cost`, with those under way at the mean cost.
+        """Waits until the next request fits into `max_cost`, counting those in progress at the mean cost.
 
         raises: RunStopped if it does not
         """
@@ -374,7 +374,7 @@ async def _each(items: Iterable[Any]) -> AsyncGenerator[Any]:
         yield item
 
 
-# The results between the tasks that make them and their reader: in order if asked, never too many.
+# Buffers results between the tasks that produce them and their reader: in order if requested, and bounded.
 
 
 class Results(Generic[R]):
@@ -424,7 +424,7 @@ class Results(Generic[R]):
         _set(self._room)
 
     def end(self) -> None:
-        """There will be no more. Results behind a gap are given in their order."""
+        """Ends the input. Results after a gap are yielded in their order."""
         self._ended = True
         for number in sorted(self._held):
             self._add(self._held.pop(number))

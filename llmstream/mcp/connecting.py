@@ -137,7 +137,7 @@ def _calling(session: Session, name: str) -> Any:
             await reports.put(None)
             await relay
         finally:
-            # A call that failed or was cancelled leaves no relay behind.
+            # Also if the call failed or was cancelled: the relay must end.
             await ended(relay, at_once=True)
         return outcome_of(result)
 

@@ -121,7 +121,7 @@ class _Bounded:
 
 
 async def _cut(item: Any) -> Any:
-    """Limits the lists of a message; passes on an error in place of one."""
+    """Limits the lists of a message; passes on an error instead of one."""
     result = getattr(getattr(item, "message", None), "result", None)
     if isinstance(result, dict):
         await within_cap(result)

@@ -227,7 +227,7 @@ def _as_part(read: str | Content) -> Content:
 
 # The strictest vendor: OpenAI takes names of 64 characters.
 _MAX_CHARS = 64
-# At most half of a name: the rest tells the tools of one server apart.
+# At most half of a name: the rest distinguishes the tools of one server.
 _PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_-]{0,31})?")
 
 

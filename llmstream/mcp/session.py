@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Elicit", "Elicitation", "Session", "all_pages", "eliciting", "ended"]
 
 
-# Waits for the end of a task, so that none is left behind.
+# Waits for the end of a task, so that none remains.
 
 
 async def ended(task: asyncio.Task[Any], *, at_once: bool = False, within_s: float | None = None) -> None:
@@ -49,7 +49,7 @@ async def ended(task: asyncio.Task[Any], *, at_once: bool = False, within_s: flo
                 within_s = None
                 task.cancel()
         except asyncio.CancelledError as error:
-            # Whoever is cancelled wants to leave, so there is no time for an orderly end.
+            # On cancellation there is no time for an orderly end.
             interrupted = error
             task.cancel()
     if not task.cancelled():

@@ -198,7 +198,7 @@ class _Writer:
         line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         if self._stdin.is_closing():
             raise anyio.ClosedResourceError
-        # Written in one step: a sender that is cancelled while it waits leaves no torn line.
+        # Written in one step: a sender that is cancelled while it waits leaves no partial line.
         self._stdin.write(line)
         try:
             await self._stdin.drain()

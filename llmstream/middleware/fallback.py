@@ -35,12 +35,12 @@ __all__ = ["fallback"]
 
 When: TypeAlias = Callable[[LLMStreamError], bool]
 
-# Before anything else has come, another model may still answer.
+# Events before which another model may still answer.
 _NO_CONTENT: Final = frozenset(
     {StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ReasoningStart, ReasoningEnd, ErrorEvent, Finish}
 )
 
-# The end of an answer that failed; with `restart` it is held back, because the next model may take over.
+# The end of a failed answer; with `restart` it is held back, because the next model may take over.
 _ENDS: Final = frozenset({ErrorEvent, Finish})
 
 
@@ -63,7 +63,7 @@ def fallback(*models: str | Model, restart: bool = False, when: When = worth_ano
 
     async def fall_back(request: Request, ask: Ask) -> AsyncGenerator[Event]:
         tried: list[tuple[str, ErrorInfo]] = []
-        shown = False  # whether a reader has seen content
+        shown = False  # whether the reader has received content
         for at, model in enumerate((None, *others)):
             name = _name(model or ask.model)
             may_go_on = at < len(others)
@@ -73,7 +73,7 @@ def fallback(*models: str | Model, restart: bool = False, when: When = worth_ano
                     if begun and (not may_go_on or not restart or type(event) not in _ENDS):
                         yield event
                         continue
-                    # Held until content comes: the start of a model that fails must not be seen.
+                    # Buffered until the first content: the reader must not get the start of a failed model.
                     held.append(event)
                     if not begun and type(event) not in _NO_CONTENT:
                         begun = shown = True
@@ -86,12 +86,12 @@ def fallback(*models: str | Model, restart: bool = False, when: When = worth_ano
                 tried.append((name, failure.info))
                 if may_go_on and when(failure) and (restart or not begun):
                     if shown:
-                        # Readers drop what the failed model has shown.
+                        # Readers drop the output of the failed model.
                         yield RetryNotice(
                             _failure_text(*tried[-1]), discard_step=0, attempt=len(tried), wait_s=0.0
                         )
                     continue
-                # For the reader of the error: each model that was asked, and why it failed.
+                # For the error: each requested model, and why it failed.
                 failure.tried = tuple(tried)
             for event in held if begun else _opening(held, name, tried[:-1] if failure else tried):
                 yield event

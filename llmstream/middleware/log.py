@@ -39,7 +39,7 @@ def log_calls(
         if content and request.messages:
             log.log(level, "%s: the last message is %r", name, request.messages[-1].text)
         summary = _Summary(keep=content)
-        # Unless it ends or fails, its reader has left it.
+        # The default, if it neither ends nor fails: its reader closed it.
         how = "left"
         try:
             async with aclosing(ask(request)) as events:

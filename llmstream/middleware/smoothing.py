@@ -27,13 +27,13 @@ LINE: Final = re.compile(r"[^\n]*\n")
 """A line with its end."""
 
 
-# Maximum number of held characters; more are passed on even if the piece is incomplete.
+# Maximum number of held characters; more are yielded even if the piece is incomplete.
 _LONGEST: Final = 1000
 
-# An event that comes sooner after it is asked for was there before.
+# An event that arrives faster than this was already buffered.
 _AT_ONCE_S: Final = 0.002
 
-# Without a wait for so long, the model is faster than the pace, and text piles up.
+# After this time without a wait, the model is faster than the pace, and text accumulates.
 _AHEAD_S: Final = 1.0
 
 
@@ -62,11 +62,11 @@ def smooth(
         pace = _Pace(delay_s, clock, sleep)
         held: TextDelta | ReasoningDelta | None = None
         async for event in ask(request):
-            pace.came()
+            pace.arrived()
             delta = event if isinstance(event, TextDelta | ReasoningDelta) else None
-            # Metadata belongs to its place, so such a delta is neither joined nor cut.
+            # Metadata belongs to its position, so such a delta is neither joined nor split.
             plain = delta if delta is not None and delta.provider_metadata is None else None
-            if held is not None and (plain is None or not _go_together(held, plain)):
+            if held is not None and (plain is None or not _can_join(held, plain)):
                 yield held
                 held = None
             if plain is None:
@@ -99,7 +99,7 @@ class _Pace:
         """The next event is requested now."""
         self._asked = self._clock()
 
-    def came(self) -> None:
+    def arrived(self) -> None:
         """The event has arrived: adapts the pause to the wait for it."""
         now = self._clock()
         if now - self._asked > _AT_ONCE_S:
@@ -117,7 +117,7 @@ class _Pace:
         self._due = self._clock() + self._pause_s
 
 
-def _go_together(held: TextDelta | ReasoningDelta, delta: TextDelta | ReasoningDelta) -> bool:
+def _can_join(held: TextDelta | ReasoningDelta, delta: TextDelta | ReasoningDelta) -> bool:
     return type(held) is type(delta) and held.id == delta.id
 
 

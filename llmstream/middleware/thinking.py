@@ -22,7 +22,7 @@ from llmstream.request import Request
 __all__ = ["TaggedText", "extract_thinking"]
 
 
-# Text with a tagged passage in it, split as it comes: what is inside the tags, what is outside.
+# Splits text with tagged passages as it arrives: text inside the tags, and text outside.
 
 
 class Piece(NamedTuple):
@@ -33,7 +33,7 @@ class Piece(NamedTuple):
 
 
 class TaggedText:
-    """Splits text at tags that may be cut anywhere; holds back only a possible part of a tag.
+    """Splits text at tags that may be cut anywhere; buffers only a possible part of a tag.
 
     White space at both ends of a passage is left out, and around a passage at the start of the text. A
     passage that is never closed reaches to the end.
@@ -46,21 +46,21 @@ class TaggedText:
     def __init__(self, tag: str, *, anywhere: bool = False, inside: bool = False) -> None:
         self._opening, self._closing = f"<{tag}>", f"</{tag}>"
         self._anywhere = anywhere
-        self._wanted: str | None = self._closing if inside else self._opening  # the tag that may come next
+        self._wanted: str | None = self._closing if inside else self._opening  # the next possible tag
         self._inside = inside
         self._begun = not inside
-        self._passed = False  # a passage is over
+        self._passed = False  # a passage has ended
         self._has_text = {True: False, False: False}  # whether there was text inside this passage, or outside
-        self._white: list[str] = []  # white space, passed on only if text follows
+        self._white: list[str] = []  # white space, yielded only if text follows
         self._held = ""
 
     def feed(self, text: str) -> list[Piece]:
-        """What is certain now."""
+        """Yields the pieces that are certain."""
         self._held += text
         return self._read(at_end=False)
 
     def close(self) -> list[Piece]:
-        """The rest: nothing more comes."""
+        """Yields the rest at the end of input."""
         pieces = self._read(at_end=True)
         white = "".join(self._white)
         if white and not self._inside and not self._passed:
@@ -77,7 +77,7 @@ class TaggedText:
         return pieces
 
     def _to_next_tag(self, pieces: list[Piece], at_end: bool) -> bool:
-        """Takes what is certain of what is held; whether to go on behind it."""
+        """Consumes the certain part of the buffer; returns whether to continue after it."""
         tag = self._wanted
         if tag is None:
             self._emit(self._held, pieces)
@@ -88,7 +88,7 @@ class TaggedText:
             partial = _beginning(text, tag)
             text, rest = text[: len(text) - partial], text[len(text) - partial :]
         if not self._inside and not self._anywhere and text.strip():
-            self._wanted = None  # no passage begins here
+            self._wanted = None  # no passage can begin here
             return True
         self._emit(text, pieces)
         self._held = rest
@@ -97,7 +97,7 @@ class TaggedText:
         return bool(found)
 
     def _turn(self, pieces: list[Piece]) -> None:
-        """A tag was passed."""
+        """Processes a complete tag."""
         pieces.append(Piece("close" if self._inside else "open"))
         self._white.clear()
         if self._inside:
@@ -157,7 +157,7 @@ def extract_thinking(
         async for event in ask(request):
             match event:
                 case TextStart() if anywhere or first:
-                    # A template opens the first passage alone.
+                    # A template opens only the first passage.
                     text = TaggedText(tag, anywhere=anywhere, inside=begins_inside and first)
                     blocks[event.id], first = _Block(event, text), False
                 case TextDelta() if event.id in blocks:
@@ -220,7 +220,7 @@ class _Block:
         self._count += 1
         self._reasoning = reasoning
         name = f"{self._id}-thinking" if reasoning else self._id
-        # The first text keeps its id, and the first reasoning has the shortest.
+        # The first text keeps its id, and the first reasoning block gets the shortest new one.
         self._open = name if self._count <= 2 else f"{name}-{self._count}"
         if reasoning:
             return ReasoningStart(self._open)

@@ -30,10 +30,10 @@ __all__ = ["Ask", "Middleware", "Reply", "wrap"]
 
 
 class Reply:
-    """One answer for the middleware around it: always a complete event sequence.
+    """One answer, for the middleware that requested it: always a complete event sequence.
 
-    Iterated once, by one reader. If the answer failed, the error is raised after `finish`. An answer
-    that is not read to its end is left by `aclose()`, at the latest when the call is over.
+    Iterated once, by one reader. If the answer failed, the error is raised after `finish`. An answer that is
+    not read to its end is closed by `aclose()`, at the latest at the end of the call.
     """
 
     def __init__(self, call: Call, model: Model) -> None:
@@ -60,7 +60,7 @@ class Reply:
 
     async def _next(self) -> list[Event]:
         batch = await self.call.next()
-        # Once: a reader that asks again gets the end.
+        # Raised once: a further read returns the end.
         if not batch and self.call.error is not None and not self._ended:
             self._ended = True
             raise self.call.error
@@ -77,7 +77,7 @@ class Reply:
         return self.call.error
 
     async def aclose(self) -> None:
-        """Leaves the answer and closes its socket. Idempotent."""
+        """Closes the answer and its socket. Idempotent."""
         self._batch = iter(())
         self._ended = True
         await self.call.aclose()
@@ -168,8 +168,8 @@ class MiddlewareOpener:
         return f"{inner}{_name(self._middleware)}"
 
     def open(self, model: Model, request: Request, options: Options | None, started: float | None) -> Call:
-        """One call through the middleware, not yet made."""
-        # The model below this middleware, or `ask` would come back here.
+        """A function that creates one call through the middleware."""
+        # The model below this middleware: otherwise `ask` would recurse.
         inner = model.opened_by(self._below, self._kind)
         return _MiddlewareCall(inner, self._middleware, request, options, started)
 
@@ -197,11 +197,11 @@ class _MiddlewareCall:
         self._usage: Usage | None = None
         self._begun = False
         self._over = False
-        self._ended = False  # whether its reader knows that it is over
+        self._ended = False  # whether the reader has received the end
 
     @property
     def usage(self) -> Usage:
-        """Tokens reported so far; before finish, those of the last answer that was requested."""
+        """Tokens reported so far; before finish, those of the last requested answer."""
         if self._usage is not None:
             return self._usage
         reply = self._last_reply
@@ -209,7 +209,7 @@ class _MiddlewareCall:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers of the last answer that was requested; none for a cached one."""
+        """Headers of the last requested answer; none for a cached one."""
         reply = self._last_reply
         return reply.call.headers if reply is not None else {}
 
@@ -221,7 +221,7 @@ class _MiddlewareCall:
 
     @property
     def position(self) -> None:
-        """None: events that the middleware holds or has changed could not be resumed."""
+        """None: events that the middleware buffers or has changed could not be resumed."""
         return None
 
     async def next(self) -> list[Event]:
@@ -255,20 +255,20 @@ class _MiddlewareCall:
         return self._ask.replies[-1] if self._ask is not None and self._ask.replies else None
 
     def close(self) -> None:
-        """Leaves at once: closes the sockets of all answers."""
+        """Disconnects at once: closes the sockets of all answers."""
         self._over = True
         if self._ask is not None:
             for reply in self._ask.replies:
                 reply.call.close()
 
     async def aclose(self) -> None:
-        """Leaves, and ends the generators, from the outside in."""
+        """Closes as `close` does, and ends the generators, from the outside in."""
         self.close()
         async with AsyncExitStack() as stack:  # the last one pushed is closed first
             for reply in self._ask.replies if self._ask is not None else []:
                 stack.push_async_callback(reply.aclose)
             events: Any = self._events
-            # A generator that runs is ended by its reader; `aclose` would raise RuntimeError.
+            # A running generator is ended by its reader; `aclose` would raise RuntimeError.
             if hasattr(events, "aclose") and not getattr(events, "ag_running", False):
                 stack.push_async_callback(events.aclose)
 
@@ -300,7 +300,7 @@ class _MiddlewareCall:
 
     async def _rest(self, error: LLMStreamError | None) -> list[Event]:
         """Completes the event sequence after the last event of the middleware."""
-        if self._over:  # closed while it was read
+        if self._over:  # closed during the read
             self.error = error and error.with_traceback(None)
             return await self._left()
         guard, usage, self._ended = self._guard, self.usage, True
@@ -311,7 +311,7 @@ class _MiddlewareCall:
             error = error_from_info(guard.errors[0])
             error.usage = usage
         if error is not None:
-            self.error = error.with_traceback(None)  # frames hold the request
+            self.error = error.with_traceback(None)  # frames reference the request
         if guard.finished or error is None:
             return []
         start = [] if self._begun else guard.start()
@@ -319,7 +319,7 @@ class _MiddlewareCall:
         return start + guard.close(error.usage or usage, None if reported else error.info)
 
     async def _left(self) -> list[Event]:
-        """Ends after another task has closed the call: ends the generators, and notes the first failure."""
+        """Ends after another task has closed the call: ends the generators, and records the first failure."""
         if not self._ended:
             self._ended = True
             await self.aclose()

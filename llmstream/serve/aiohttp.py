@@ -14,11 +14,11 @@ from llmstream.serve.body import Body, Source, body_of
 
 __all__ = ["respond"]
 
-_MOST_UNSENT_BYTES: Final = 64 * 1024
+_MAX_UNSENT_BYTES: Final = 64 * 1024
 
-# How often the watch looks whether clients are there. Without `handler_cancellation=True`, aiohttp tells a
-# handler only at its next write, which a silent response does not have.
-_LOOK_S: Final = 0.025
+# Polling interval for disconnected clients. Without `handler_cancellation=True`, aiohttp reports a disconnect
+# only at the handler's next write, which may be far off.
+_POLL_S: Final = 0.025
 
 
 async def respond(
@@ -26,13 +26,13 @@ async def respond(
 ) -> web.StreamResponse:
     """Sends the body and returns the response, for a handler to return.
 
-    A HEAD request gets the headers of a success, and asks no model.
+    A HEAD request gets the headers of a success, and no model is called.
 
-    body: or a function that makes it, which is cancelled when the client leaves
+    body: or a function that returns it, which is cancelled when the client disconnects
     """
     response = web.StreamResponse()
     task = asyncio.current_task()
-    assert task is not None  # handlers run in one
+    assert task is not None  # handlers run in a task
     leaving = _Leaving(request, task)
     watch = _watch_of(asyncio.get_running_loop())
     watch.open.add(leaving)
@@ -54,11 +54,11 @@ async def _send(
     response: web.StreamResponse,
     leaving: _Leaving,
 ) -> None:
-    """Sends the response, and leaves the body in any case."""
+    """Sends the response, and closes the body in any case."""
     body = await given() if callable(given) else body_of(given)
     body.on_lost = leaving.notice
     head = request.method == "HEAD"
-    # A HEAD request has no body: no model is asked.
+    # A HEAD request has no body: no model is called.
     if head:
         await body.aclose()
     else:
@@ -68,21 +68,22 @@ async def _send(
         response.headers.update(body.headers)
         try:
             await response.prepare(request)
-        except ConnectionError:  # the client has left
+        except ConnectionError:  # the client has disconnected
             return
         try:
             if head or await _send_chunks(body, response, request):
                 with suppress(ConnectionError):
                     await response.write_eof()
         except BaseException:
-            # aiohttp ends a response in order even if its handler raises; a cut connection tells the client.
+            # aiohttp ends a response normally even if its handler raises; cutting the connection shows the
+            # client the failure.
             if request.transport is not None:
                 request.transport.abort()
             raise
 
 
 async def _send_chunks(body: Body, response: web.StreamResponse, request: web.Request) -> bool:
-    """Returns whether the client is there to the end."""
+    """Returns whether the client stayed connected to the end."""
     poured = False
     async with aclosing(aiter(body)) as chunks:
         async for chunk in chunks:
@@ -90,7 +91,7 @@ async def _send_chunks(body: Body, response: web.StreamResponse, request: web.Re
                 await response.write(chunk)
             except ConnectionError:
                 return False
-            if not poured:  # the first chunk has gone out with the head
+            if not poured:  # the first chunk is sent together with the headers
                 poured = True
                 if (write := await _writing(response, request)) is not None:
                     body.pour(write)
@@ -98,18 +99,18 @@ async def _send_chunks(body: Body, response: web.StreamResponse, request: web.Re
 
 
 async def _writing(response: web.StreamResponse, request: web.Request) -> Callable[[bytes], bool] | None:
-    """What writes a chunk without a coroutine, on the client's transport; None where chunks are no chunks."""
+    """A function that writes a chunk to the client's transport directly; None without chunked encoding."""
     transport, writer = request.transport, await response.prepare(request)
     chunked = response.headers.get("transfer-encoding") == "chunked"
     if transport is None or writer is None or not chunked or response.compression:
         return None
 
     def write(chunk: bytes) -> bool:
-        # As aiohttp's: beyond, whoever writes waits until the client has taken what there is.
-        if transport.is_closing() or transport.get_write_buffer_size() > _MOST_UNSENT_BYTES:
+        # As aiohttp's high-water mark: above it, writers wait until the client has read.
+        if transport.is_closing() or transport.get_write_buffer_size() > _MAX_UNSENT_BYTES:
             return False
         framed = b"%x\r\n%b\r\n" % (len(chunk), chunk)
-        writer.output_size += len(framed)  # of access logs
+        writer.output_size += len(framed)  # for access logs
         transport.write(framed)
         return True
 
@@ -117,7 +118,7 @@ async def _writing(response: web.StreamResponse, request: web.Request) -> Callab
 
 
 class _Leaving:
-    """Cancels the task that sends a response, once, when the client has left.
+    """Cancels the task that sends a response, once, when the client has disconnected.
 
     The handler's own task, as `asyncio.timeout` does it: one for each response would cost more than the rest
     of this module.
@@ -129,19 +130,19 @@ class _Leaving:
         self._others = task.cancelling()
 
     def look(self) -> None:
-        """Looks whether the client is there."""
+        """Checks whether the client is connected."""
         transport = self._request.transport
         if transport is None or transport.is_closing():
             self.notice()
 
     def notice(self) -> None:
-        """Notes that the client has left."""
+        """Records that the client has disconnected."""
         if not self._noticed:
             self._noticed = True
             self._task.cancel()
 
     def end(self) -> bool:
-        """Takes the cancellation back; returns whether there was one, and nobody else's. Idempotent."""
+        """Undoes the cancellation; returns whether it was the only one. Idempotent."""
         if not self._noticed:
             return False
         self._noticed = False
@@ -149,25 +150,25 @@ class _Leaving:
 
 
 class _Watch:
-    """Looks for clients that have left.
+    """Detects disconnected clients.
 
     One timer for all responses of a loop: one for each costs ten times as much, and a task still more.
     """
 
     def __init__(self) -> None:
         self.open: set[_Leaving] = set()
-        self._looks = False  # no handle of the timer, which would keep a closed loop alive
+        self._polling = False  # not the timer's handle, which would keep a closed loop alive
 
     def begin(self) -> None:
-        """Looks, from now on until no response is open."""
-        if not self._looks:
-            self._looks = True
-            asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+        """Polls from now on until no response is open."""
+        if not self._polling:
+            self._polling = True
+            asyncio.get_running_loop().call_later(_POLL_S, self._look)
 
     def _look(self) -> None:
         for leaving in self.open:
             leaving.look()
-        self._looks = False
+        self._polling = False
         if self.open:
             self.begin()
 

@@ -22,11 +22,11 @@ def respond(
 ) -> ASGIApp:
     """Returns an ASGI application that sends the body once: the last step of a route.
 
-    A HEAD request gets the headers of a success, and asks no model.
+    A HEAD request gets the headers of a success, and no model is called.
 
-    body:    or a function that makes it, which is cancelled when the client leaves; it may read the request
-             from the `receive` that it gets
-    headers: further ones, such as cookies; one that the body has too takes its place
+    body:    or a function that returns it, which is cancelled when the client disconnects; it may read the
+             request from the `receive` that it gets
+    headers: additional ones, such as cookies; they override those of the body
     """
     sent, further = body if callable(body) else body_of(body), list(headers)
 
@@ -52,9 +52,9 @@ def respond(
 
 
 class _Leaving:
-    """Notices that the client has left, once its request has been read.
+    """Detects that the client has disconnected, once its request has been read.
 
-    Beside the writing: a silent response has no next write that would report the disconnect.
+    Concurrently with the writing: an idle response has no write that would report the disconnect.
     """
 
     def __init__(self, receive: Receive) -> None:
@@ -63,24 +63,24 @@ class _Leaving:
         self.on_left: Callable[[], object] = _nothing
 
     async def receive(self) -> MutableMapping[str, Any]:
-        """The next message of the request, for its reader; from its end on, nobody else reads."""
+        """The next message of the request, for its reader; after its end, only the watch reads."""
         message = await self._receive()
         if message["type"] == "http.request" and not message.get("more_body", False):
             self.watch()
         return message
 
     def watch(self) -> None:
-        """Begins to look. Idempotent."""
+        """Starts the watch. Idempotent."""
         if self._task is None:
             self._task = asyncio.create_task(self._disconnect())
 
     async def _disconnect(self) -> None:
-        """Waits until the client has left; what is left of its request is dropped."""
+        """Waits until the client has disconnected; drops the rest of its request."""
         try:
             while (await self._receive())["type"] != "http.disconnect":
                 pass
         except Exception:
-            return  # the server does not report it; the writing will notice
+            return  # the server does not report it; a write will detect it
         self.on_left()
 
     async def stop(self) -> None:
@@ -91,7 +91,7 @@ class _Leaving:
 
 
 class _Sender:
-    """Sends a response to a server, and leaves the body in any case."""
+    """Sends a response to a server, and closes the body in any case."""
 
     def __init__(
         self,
@@ -105,13 +105,13 @@ class _Sender:
 
     @property
     def lost(self) -> str:
-        """Why the client is taken for gone, if it is."""
+        """Why the client is considered disconnected, if it is."""
         return "" if self._body is None else self._body.lost
 
     async def run(self, leaving: _Leaving, *, head: bool) -> None:
         """Sends all of it.
 
-        In a task that is not the framework's: a cancel scope of anyio would cancel the leaving too.
+        In a separate task: a cancel scope of anyio would also cancel the cleanup.
         """
         given = self._given
         body = self._body = await given(leaving.receive) if callable(given) else given
@@ -134,12 +134,13 @@ class _Sender:
             own.pop(name, None)
         sent = [*own.items(), *self._further]
         self._begun = True
-        # By version 2.4 of the specification, OSError is a client that has left; the next write says so too.
+        # In version 2.4 of the specification, OSError means a disconnected client; the next write raises it
+        # too.
         with suppress(OSError):
             await self._send({"type": "http.response.start", "status": status, "headers": sent})
 
     async def _chunks(self, body: Body) -> bool:
-        """Returns whether the client is there to the end."""
+        """Returns whether the client stayed connected to the end."""
         async with aclosing(aiter(body)) as chunks:
             async for chunk in chunks:
                 try:
@@ -149,10 +150,10 @@ class _Sender:
         return True
 
     async def end(self) -> None:
-        """Begins a response whose client left before: some layers report one without a head as a defect."""
+        """Starts a response after the client disconnected: some layers report a missing response as a bug."""
         if not self._begun:
             with suppress(Exception):
-                # The status that nginx logs for it.
+                # The status that nginx logs in this case.
                 await self._start(499, {})
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -168,4 +169,4 @@ class _Sender:
 
 
 def _nothing() -> None:
-    """What is called until there is a task to cancel."""
+    """Placeholder until there is a task to cancel."""

@@ -25,7 +25,7 @@ _Fill: TypeAlias = "Callable[[Body], Coroutine[Any, Any, None]]"
 
 _SENT: Final = "a Body is sent once. Create a new one for another response."
 
-# How much is written ahead of the client: what one read of the vendor's socket may hold.
+# Maximum of buffered bytes for the client: one read of the vendor's socket.
 _AHEAD_BYTES: Final = 64 * 1024
 
 
@@ -38,24 +38,25 @@ class Body:
             ...
 
     The adapters `serve.starlette`, `serve.aiohttp`, `serve.asgi`, `serve.django` and `serve.wsgi` do this. A
-    body is read once, and owns its source: leaving the body leaves the stream, which closes the vendor's
-    socket. A program that sends a body itself calls `aclose()` when its client leaves.
+    body is read once, and owns its source: closing the body closes the stream and the vendor's socket. A
+    program that sends a body itself calls `aclose()` when its client disconnects.
 
-    A failure before the first content becomes a status, with `retry-after` where the vendor named one. A
+    A failure before the first content becomes a status, with `retry-after` if the vendor sent one. A
     later one is written in the writer's own form. Any exception that is not an LLMStreamError is raised to
-    the server, which cuts the connection, so that no client takes half a response for a complete one. For
-    the same reason iteration raises if the body was left by `aclose()` before its end.
+    the server, which cuts the connection, so that no client treats an incomplete response as complete. For
+    the same reason iteration raises if `aclose()` was called before the end.
 
     source:         an `EventStream`, an `AgentRun`, or events
     writer:         the format; by default frames of SSE
-    heartbeat_s:    seconds of silence after which `writer.heartbeat` is written; below the 29 to 60 s after
-                    which common proxies cut
+    heartbeat_s:    seconds without output after which `writer.heartbeat` is written; below the 29 to 60 s
+                    after which common proxies cut
     head_wait_s:    how long the status waits for the vendor's first content; then it is 200, so that proxies
                     and the client see a response
-    send_timeout_s: a client that takes nothing for so long is gone, as after a network failure without a FIN
+    send_timeout_s: a client that reads nothing for this time is considered disconnected, as after a network
+    failure without a FIN
     """
 
-    # Bytes that the task that sends reads itself.
+    # A source of bytes that the sending task reads itself.
     _direct: AsyncIterable[bytes] | None = None
 
     def __init__(
@@ -93,25 +94,25 @@ class Body:
         head_wait_s: float | None = None,
         send_timeout_s: float = 30.0,
     ) -> None:
-        """What all constructors share. `fill` reads the source to its end; without it, there is none."""
+        """The common part of all constructors. `fill` reads the source to its end; None without a source."""
         self.status, self.headers = status, dict(headers)
-        self.lost = ""  # why the client is taken for gone, if it is
-        # Called with each chunk that the server takes, and with b"" once the body is left.
+        self.lost = ""  # why the client is considered disconnected
+        # Called with each chunk passed to the server, and with b"" once the body is closed.
         self.watch: Callable[[bytes], object] | None = None
-        # Called when the client has taken nothing for `send_timeout_s`; an adapter cancels its writing here.
+        # Called when the client has read nothing for `send_timeout_s`; an adapter cancels its writing here.
         self.on_lost: Callable[[], object] = _nothing
         self._source, self._fill = source, fill
-        self._encoding = encoding  # of a source of events
+        self._encoding = encoding  # for a source of events
         self._head_wait_s = head_wait_s
         self._ready = bytearray()
         self._decided = asyncio.Event()  # set when the status is known
-        self._room = asyncio.Event()  # set when the client has taken what was ready
-        self._waiter: asyncio.Future[None] | None = None  # on which the iteration waits
+        self._room = asyncio.Event()  # set when the client has read the buffer
+        self._waiter: asyncio.Future[None] | None = None  # awaited by the iteration
         self._heartbeat = heartbeat
         self._beat = False  # whether a heartbeat is due
         self._silence = Silence(heartbeat_s if heartbeat else None, self._silent, send_timeout_s, self._lose)
         self._write: Callable[[bytes], bool] | None = None
-        self._fault: Exception | None = None  # of an encoder, outside of the reader
+        self._fault: Exception | None = None  # raised by an encoder, outside the reader
         self._reader: asyncio.Task[None] | None = None
         self._sent = self._left = False
         self._over = fill is None
@@ -130,14 +131,14 @@ class Body:
     ) -> Self:
         """Returns a response whose bytes are written elsewhere, such as from an event log.
 
-        What `source` raises cuts the connection. Leaving the body leaves `source`.
+        What `source` raises cuts the connection. Closing the body closes `source`.
 
         headers:   by name, in lower case
-        heartbeat: bytes that clients ignore, written after `heartbeat_s` of silence; b"" for none
-        direct:    the task that sends reads the source, which costs less for each chunk. Then there is no
-                   heartbeat, and no other task may leave the body while it is sent
+        heartbeat: bytes that clients ignore, written after `heartbeat_s` without output; b"" for none
+        direct:    the sending task reads the source, which costs less per chunk. Then there is no heartbeat,
+                   and no other task may close the body while it is sent
         """
-        # Past `__init__`, which makes the body of a source of events.
+        # Bypasses `__init__`, which is for a source of events.
         body = cls.__new__(cls)
         body._prepare(
             headers,
@@ -156,7 +157,7 @@ class Body:
     def later(cls, answer: Callable[[], Awaitable[HttpResponse]]) -> Self:
         """Returns a response that is complete once `answer` returns it, such as after a wait for news.
 
-        Leaving the body cancels `answer`. What it raises is raised to the server.
+        Closing the body cancels `answer`. Its exceptions are raised to the server.
         """
         body = cls.__new__(cls)
         body._prepare({}, fill=lambda body: body._await(answer))
@@ -181,7 +182,7 @@ class Body:
 
     @property
     def error(self) -> ErrorInfo | None:
-        """Why the response failed; None if it did not so far, and for bytes."""
+        """Why the response failed; None if it has not failed, and for bytes."""
         return None if self._encoding is None else self._encoding.error
 
     async def __aenter__(self) -> Self:
@@ -196,10 +197,10 @@ class Body:
     async def open(self) -> None:
         """Starts to read the source, and returns when `status` and `headers` are final. Idempotent.
 
-        If this raises or is cancelled, the body is left.
+        If this raises or is cancelled, the body is closed.
 
-        raises: what the source raised before its first content, if it is not an LLMStreamError;
-                IncompleteStream if the body was left; InvalidRequest if it has been sent
+        raises: the exception of the source before its first content, if it is not an LLMStreamError;
+                IncompleteStream if the body was closed; InvalidRequest if it has been sent
         """
         if self._left:
             self._check_complete()
@@ -208,7 +209,7 @@ class Body:
             self._silence.start()
             return
         if self._reader is None and not self._over:
-            assert self._fill is not None  # else it is over
+            assert self._fill is not None  # otherwise the source has ended
             self._reader = asyncio.create_task(self._fill(self))
             self._reader.add_done_callback(self._end)
         try:
@@ -223,7 +224,7 @@ class Body:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._head_wait_s):
                     await self._decided.wait()
-            # From here on the response has begun, and a failure is written into it.
+            # From here on the response has begun, and a failure is written into its body.
             self._decided.set()
         if self._over and not self._ready:
             self._check_complete()
@@ -255,13 +256,13 @@ class Body:
             await self.aclose()
 
     def pour(self, write: Callable[[bytes], bool]) -> None:
-        """Writes at once what comes while the iteration waits for it, if the source can do that.
+        """Writes chunks immediately while the iteration waits, if the source supports it.
 
-        It saves the turns of the event loop in which tasks wake up for a chunk. To be called by an adapter,
-        between two chunks.
+        This saves the loop iterations in which tasks wake up for a chunk. Called by an adapter, between two
+        chunks.
 
-        write: writes a chunk, and returns True; False if the client has to take others before, or has left:
-               then the iteration returns it
+        write: writes a chunk, and returns True; False if the client must read earlier ones first, or has
+        disconnected: then the iteration returns the chunk
         """
         self._write = write if self.watch is None else self._watched(write)
         source: Any = self._direct
@@ -279,7 +280,7 @@ class Body:
                 pieces.append(feed(event))
         except Exception as error:
             self._fault = error
-        # While the iteration waits and nothing is before them, they need not wake it up.
+        # If the iteration waits and nothing is buffered before them, they need not wake it.
         if data := b"".join(pieces):
             if self._waiter is not None and not self._ready and self._write is not None and self._write(data):
                 self._silence.waits()
@@ -298,7 +299,7 @@ class Body:
         return watched
 
     async def aclose(self) -> None:
-        """Leaves the source, which closes the vendor's socket. Idempotent."""
+        """Closes the source, and with it the vendor's socket. Idempotent."""
         reader, left, self._left = self._reader, self._left, True
         self._silence.stop()
         if reader is None:
@@ -307,16 +308,17 @@ class Body:
         else:
             if not left:  # a second cancellation would interrupt the cleanup of the source
                 reader.cancel()
-            # `asyncio.wait`, unlike `await`, tells the cancellation of this task from that of the reader.
+            # `asyncio.wait`, unlike `await`, distinguishes a cancellation of this task from one of the
+            # reader.
             await asyncio.wait((reader,))
-        # The reader has done so, unless it was cancelled before it began.
+        # The reader has already closed it, unless it was cancelled before it started.
         await _close(self._source)
         watch, self.watch = self.watch, None
         if watch is not None:
             watch(b"")
 
     def _chunk(self) -> bytes:
-        """Takes what is ready."""
+        """Returns and clears the buffer."""
         chunk = bytes(self._ready)
         self._ready.clear()
         self._room.set()
@@ -342,9 +344,9 @@ class Body:
         self._wake()
 
     def _lose(self, silent_s: float) -> None:
-        """Leaves the source of a client that takes nothing any more."""
+        """Closes the source for a client that no longer reads."""
         self.lost = f"the client has taken nothing for {silent_s:g} s, so the response was cut off"
-        # Nobody will take it.
+        # The buffer will not be read.
         self._ready.clear()
         if self._reader is not None and not self._left:
             self._left = True
@@ -352,7 +354,7 @@ class Body:
         self.on_lost()
 
     def _end(self, reader: asyncio.Task[None]) -> None:
-        """Ends the iteration once the reader is done, whether it has begun or not."""
+        """Ends the iteration once the reader has ended, even if it never started."""
         failed = reader.cancelled() or reader.exception() is not None
         if failed and not self._decided.is_set():
             self._ready.clear()  # so that `open` raises
@@ -361,7 +363,7 @@ class Body:
         self._wake()
 
     def _check_complete(self) -> None:
-        """Raises if the response is not complete: a clean end would pass it off as such."""
+        """Raises if the response is not complete: a clean end would make it look complete."""
         if self.lost:
             raise TimeoutError(self.lost)
         if self._reader is None and not self._left:
@@ -371,7 +373,7 @@ class Body:
         self._reader.result()
 
     async def _read(self, source: Source, encoding: Encoding) -> None:
-        """Reads events to their end, in a task of its own: a heartbeat must not cancel a pending read."""
+        """Reads events to their end, in a separate task: a heartbeat must not cancel a pending read."""
         events, has_content = aiter(source), False
         try:
             async for event in events:
@@ -389,7 +391,7 @@ class Body:
                     await self._taken()
             if not encoding.finished:
                 raise IncompleteStream("the source ended without a finish")
-        except LLMStreamError as error:  # after its finish, a stream raises
+        except LLMStreamError as error:  # a stream raises after its finish
             if not encoding.finished:
                 self._ready += encoding.fail(error.info)
         finally:
@@ -417,12 +419,12 @@ class Body:
         self._answer(await answer())
 
     def _answer(self, response: HttpResponse) -> None:
-        """Makes the response another, of which nothing has been sent."""
+        """Replaces the response before anything was sent."""
         self.status, self.headers = response.status, dict(response.headers)
         self._ready[:] = response.body
 
     async def _taken(self) -> None:
-        """Waits until the client has taken what was ready."""
+        """Waits until the client has read the buffer."""
         self._room.clear()
         await self._room.wait()
 
@@ -433,25 +435,25 @@ def body_of(body: Body | Source) -> Body:
 
 
 async def _close(source: Any) -> None:
-    """Leaves a stream, a run or an async generator; others have nothing to leave."""
+    """Closes a stream, a run or an async generator; other sources have no close method."""
     if hasattr(source, "aclose"):
         await source.aclose()
 
 
 def _nothing() -> None:
-    """What a body calls without an adapter."""
+    """The default callback without an adapter."""
 
 
-# Notices silences of a response: the source's, which needs a heartbeat, and the client's, which ends it.
+# Detects idle sides of a response: an idle source needs a heartbeat, an idle client ends the response.
 
 
 class Silence:
-    """One timer for a response. What happens only notes the time; the timer looks, and starts again.
+    """One timer for a response. Reads and writes only record the time; the timer compares, and starts again.
 
     Starting a timer for each write would cost more than writing.
 
     heartbeat_s:    how long the response may wait for its source until `on_silent()`; None is for ever
-    send_timeout_s: how long the client may take nothing until `on_lost(send_timeout_s)`
+    send_timeout_s: how long the client may read nothing until `on_lost(send_timeout_s)`
     """
 
     def __init__(
@@ -465,13 +467,13 @@ class Silence:
         self._send_timeout_s = send_timeout_s
         self._on_silent, self._on_lost = on_silent, on_lost
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._time = time.monotonic  # until there is a loop, whose clock may be another
+        self._time = time.monotonic  # set once there is a loop, which may have another clock
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting = False  # for the source; else the client has something to take
+        self._waiting = False  # waiting for the source; otherwise for the client
         self._since = 0.0
 
     def start(self) -> None:
-        """Begins to measure, once. Until `waits`, the client has something to take."""
+        """Starts measuring, once. Until `waits`, data is pending for the client."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._time = self._loop.time
@@ -485,15 +487,15 @@ class Silence:
         self._timer = None
         # A timer that has just fired must not start again.
         self._send_timeout_s = self._heartbeat_s = math.inf
-        # They are its owner's, and the cycle would wait for the garbage collector.
+        # They reference the owner, and the cycle would need the garbage collector.
         self._on_silent = self._on_lost = _after_the_end
 
     def waits(self) -> None:
-        """Notes that all has been taken, and the response waits for its source."""
+        """Records that all data was sent, so that the response waits for its source."""
         self._waiting, self._since = True, self._time()
 
     def given(self) -> None:
-        """Notes that the client has something to take."""
+        """Records that data is pending for the client."""
         self._waiting, self._since = False, self._time()
 
     def _look(self) -> None:
@@ -513,4 +515,4 @@ class Silence:
 
 
 def _after_the_end(*_: float) -> None:
-    """What is called once a response is over."""
+    """The callback after the end of a response."""

@@ -24,7 +24,7 @@ class BodyResponse(StreamingHttpResponse):  # type: ignore[misc]  # Django has n
             async for part in super().__aiter__():
                 yield part
         finally:
-            # Django closes this iterator, but those below it are left to the garbage collector.
+            # Django closes only this iterator; inner ones would be left to the garbage collector.
             await self._body.aclose()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -37,7 +37,7 @@ class BodyResponse(StreamingHttpResponse):  # type: ignore[misc]  # Django has n
 async def respond(body: Body | Source) -> BodyResponse:
     """Returns the response for an async view: `return await respond(model.stream(prompt))`.
 
-    The view is cancelled when the client leaves, which leaves the stream.
+    The view is cancelled when the client disconnects, which closes the stream.
     """
     sent = body_of(body)
     await sent.open()

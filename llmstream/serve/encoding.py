@@ -1,4 +1,4 @@
-"""The bytes and the status of a response's events, and how the response ends. No I/O."""
+"""Encodes a response's events: its bytes, its status, and its end. No I/O."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _STATUS: Final = {
     "context-too-long": 413,
     "content-filtered": 422,
     "rate-limited": 429,
-    # The client may come back: the vendor is busy, not broken.
+    # The client may retry: the vendor is busy, not broken.
     "overloaded": 503,
     "deadline-exceeded": 504,
     "tool-timeout": 504,
-    # The server's own mistakes: a missing or refused key, an unknown model, an option nobody supports.
+    # The server's own errors: a missing or refused key, an unknown model, an unsupported option.
     "missing-key": 500,
     "authentication": 500,
     "permission-denied": 500,
@@ -57,17 +57,17 @@ def status_of(error: ErrorInfo) -> int:
 
 
 def failure_headers(error: ErrorInfo) -> dict[str, str]:
-    """Returns `retry-after`, rounded up to seconds, if the vendor named a wait."""
+    """Returns `retry-after`, rounded up to seconds, if the vendor specified a wait."""
     if error.retry_after_s is None:
         return {}
-    # Rounded up: a client that returns a moment early is refused again.
+    # Rounded up: a client that retries slightly early is refused again.
     return {"retry-after": str(max(1, -int(-error.retry_after_s // 1)))}
 
 
-# Events that a refused request yields too, so they leave the status open.
+# Events that a refused request also yields, so they do not determine the status.
 _NO_CONTENT: Final = frozenset({StreamStart, StepStart, ResponseMetadata, RetryNotice, ErrorEvent, Finish})
 
-# Nearly all events, and they decide nothing: the start of their block has done so.
+# Nearly all events; the start of their block has already determined the status.
 _DELTAS: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
 
 _End: TypeAlias = TextEnd | ReasoningEnd | ToolInputEnd
@@ -79,9 +79,9 @@ _ENDS: Final[dict[type, type[_End]]] = {
 
 
 class Encoding:
-    """A writer, and how far its events have come in the grammar of a stream.
+    """A writer, and the state of its events in the stream grammar.
 
-    error:       of the response so far; None where a retry or a good finish followed
+    error:       of the response so far; None if a retry or a successful finish followed
     finished:    whether there was a finish
     has_content: whether there was an event that a refused request does not have, so that the status is 200
     """
@@ -96,7 +96,8 @@ class Encoding:
     def feed(self, event: Event) -> bytes:
         """Returns the bytes of an event."""
         written = self._writer.feed(event)
-        # After the writer: what it raises at a finish is not swallowed as what a stream raises after its own.
+        # After the writer: its exception at a finish must not be swallowed like that of a stream after its
+        # finish.
         if type(event) not in _DELTAS:
             self._note(event)
         return written
@@ -131,7 +132,7 @@ class Encoding:
         return self._writer.close()
 
     def refusal(self, error: ErrorInfo) -> HttpResponse:
-        """Returns the response of which nothing has been sent: an HTTP error."""
+        """Returns the response if nothing was sent yet: an HTTP error."""
         refused = self._writer.refuse(error)
         if isinstance(refused, HttpResponse):
             return refused

@@ -11,12 +11,12 @@ from llmstream.serve.body import Body, Source, body_of
 
 __all__ = ["BodyResponse", "respond"]
 
-# Of the empty response that a BodyResponse would be by itself.
+# Headers of the empty response that a BodyResponse would be by itself.
 _NOT_OURS = frozenset({b"content-length", b"content-type"})
 
 
 class BodyResponse(Response):
-    """A Starlette response that sends a `Body`, and leaves its stream as soon as the client leaves.
+    """A Starlette response that sends a `Body`, and closes its stream as soon as the client disconnects.
 
     Headers and cookies that the application sets on it are sent too.
     """

@@ -1,4 +1,4 @@
-"""Writers of our own: events as Server-Sent Events, and text alone."""
+"""llmstream's own writers: events as Server-Sent Events, and plain text."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from llmstream.first_use import prepared
 __all__ = ["END", "PING", "UNBUFFERED", "SSEWriter", "TextWriter", "Writer", "safe_error", "safe_event"]
 
 UNBUFFERED: Final = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
-"""Headers for proxies, which otherwise collect what they compress or forward; the second is nginx's."""
+"""Headers for proxies, which otherwise buffer or compress the response; the second is nginx's."""
 
 # A comment of SSE (WHATWG HTML, 9.2.6). LF only: the parser of AG-UI 1.0 breaks on CRLF.
 PING: Final = b": ping\n\n"
 
-# The frame by which a client knows that a response is complete.
+# The frame that tells a client that a response is complete.
 END: Final = b"event: end\ndata: {}\n\n"
 
 
@@ -28,7 +28,7 @@ class Writer(Protocol):
 
     content_type: of the response
     headers:      further headers of the response
-    heartbeat:    bytes that clients ignore, written while nothing else is; b"" if the format has none
+    heartbeat:    bytes that clients ignore, written while the stream is idle; b"" if the format has none
     """
 
     @property
@@ -47,7 +47,7 @@ class Writer(Protocol):
         ...
 
     def feed(self, event: Event) -> bytes:
-        """Returns the bytes of one event; b"" if they come later or the format cannot express it."""
+        """Returns the bytes of one event; b"" if they are written later or the format cannot express it."""
         ...
 
     def close(self) -> bytes:
@@ -64,9 +64,9 @@ class SSEWriter:
 
     `EventSource` in a browser reads it. A client that reads frames with `ls.events.decode` gets the events.
 
-    first_id: id of the first frame, where a response continues one that broke off
-    details:  True writes errors as they are; by default a client gets code and `public_message`, because
-              messages name hosts
+    first_id: id of the first frame, if a response continues an interrupted one
+    details:  True writes complete errors; by default a client gets code and `public_message`, because
+              messages contain hosts
     """
 
     content_type = "text/event-stream"
@@ -90,7 +90,7 @@ class SSEWriter:
         return b"id: %d\ndata: %s\n\n" % (number, encode(event))
 
     def close(self) -> bytes:
-        """Returns the frame by which a client knows that the response is complete."""
+        """Returns the frame that tells a client that the response is complete."""
         return END
 
     def refuse(self, error: ErrorInfo) -> tuple[str, bytes]:
@@ -103,7 +103,7 @@ class TextWriter:
     """Writes the text alone, as UTF-8: for `curl` and scripts.
 
     A failure after the first byte raises, which cuts the connection: plain text has no form for errors, and a
-    clean end would pass half a response off as a complete one.
+    clean end would make an incomplete response look complete.
     """
 
     content_type = "text/plain; charset=utf-8"
@@ -121,7 +121,7 @@ class TextWriter:
     def feed(self, event: Event) -> bytes:
         """Returns the text of a text delta.
 
-        raises: IncompleteStream if a step is asked again whose text has been sent
+        raises: IncompleteStream if a step is retried after its text was sent
         """
         match event:
             case TextDelta(delta):
@@ -157,18 +157,18 @@ class TextWriter:
 
 
 def safe_error(error: ErrorInfo) -> ErrorInfo:
-    """Returns an error without what only the operator should see: addresses, the vendor's words and ids."""
+    """Returns an error without details for the operator: addresses, the vendor's message and ids."""
     return ErrorInfo(
         error.code, error.public_message, retryable=error.retryable, retry_after_s=error.retry_after_s
     )
 
 
 def safe_event(data: bytes) -> bytes:
-    """Returns an encoded event; of an `error`, only what strangers may see.
+    """Returns an encoded event; an `error` is reduced to its public part.
 
     data: as `events.encode` returns it. Other events are not decoded
     """
-    # A string cannot have these characters: in JSON, its quotes are escaped.
+    # A JSON string cannot contain this text: its quotes are escaped.
     if b'"type":"error"' not in data:
         return data
     found = msgspec.json.decode(data, type=prepared(_EncodedError))

@@ -21,8 +21,8 @@ from llmstream.serve.body import Body, Source, body_of
 
 __all__ = ["LoopThread", "SyncBody", "loop_thread", "respond"]
 
-# How often a response looks whether its client is there, and so how long it runs on in a silence.
-_LOOK_S: Final = 0.05
+# Polling interval for a disconnected client, and so the delay of detecting it while idle.
+_POLL_S: Final = 0.05
 
 
 class SyncBody:
@@ -31,19 +31,18 @@ class SyncBody:
         sent = respond(lambda: model.stream(prompt), request.environ)
         return Response(sent, status=sent.status, headers=sent.headers)    # Flask
 
-    The server takes a chunk when it can send one, which holds the vendor back, and closes the iterable when
-    the client leaves. It notices that at a write; in a silence, `environ` shows it earlier.
+    The server takes a chunk when it can send one, which applies backpressure to the vendor, and closes the
+    iterable when the client disconnects. It detects that at a write; while idle, `environ` shows it earlier.
 
     make:    returns the body or its source; called within the loop
-    environ: of the request; where it has the client's socket (gunicorn, Flask's own server) or shows
-             whether the client is gone (waitress, with `channel_request_lookahead=1`), leaving is noticed
-             within 50 ms
-    raises:  what the source raised before its first content, if it is not an LLMStreamError
+    environ: of the request; where it has the client's socket (gunicorn, Flask's own server) or shows whether
+    the client has disconnected (waitress, with `channel_request_lookahead=1`), this is detected within 50 ms
+    raises:  the exception of the source before its first content, if it is not an LLMStreamError
     """
 
     def __init__(self, make: Callable[[], Body | Source], environ: Mapping[str, Any] | None = None) -> None:
         self._loop = loop_thread()
-        self._gone = False
+        self._disconnected = False
         self._watch: asyncio.Task[None] | None = None
         self._body = self._loop.call(self._opened(make, _client_check(environ or {})))
         self.status = self._body.status
@@ -52,7 +51,7 @@ class SyncBody:
 
     @property
     def status_line(self) -> str:
-        """The status as WSGI's `start_response` takes it, such as "200 OK"."""
+        """The status in the form of WSGI's `start_response`, such as "200 OK"."""
         return f"{self.status} {HTTPStatus(self.status).phrase}"
 
     def __iter__(self) -> Iterator[bytes]:
@@ -63,7 +62,7 @@ class SyncBody:
             self.close()
 
     def close(self) -> None:
-        """Leaves the stream. Servers call it when the response is over or its client has left."""
+        """Closes the stream. Servers call it when the response has ended or its client has disconnected."""
         self._loop.start(self._leave)
 
     async def _opened(self, make: Callable[[], Body | Source], is_gone: Callable[[], bool] | None) -> Body:
@@ -74,22 +73,22 @@ class SyncBody:
             await body.open()
         except BaseException as error:
             await self._left(body)
-            # The client has left, so nobody waits for a status.
-            if not (self._gone and isinstance(error, IncompleteStream)):
+            # The client has disconnected, so the status is not needed.
+            if not (self._disconnected and isinstance(error, IncompleteStream)):
                 raise
         return body
 
     async def _look(self, body: Body, is_gone: Callable[[], bool]) -> None:
         while not is_gone():  # noqa: ASYNC110  # a socket that the server owns, not the loop
-            await asyncio.sleep(_LOOK_S)
-        self._gone = True
+            await asyncio.sleep(_POLL_S)
+        self._disconnected = True
         await body.aclose()
 
     async def _next(self) -> bytes:
         try:
             return await anext(self._chunks, b"")
         except IncompleteStream:
-            if self._gone:  # nobody reads what is missing
+            if self._disconnected:  # the missing rest will not be read
                 return b""
             raise
 
@@ -118,18 +117,18 @@ def respond(make: Callable[[], Body | Source], environ: Mapping[str, Any] | None
 
 
 def _client_check(environ: Mapping[str, Any]) -> Callable[[], bool] | None:
-    """Returns a function that checks whether the client is gone; None if the server does not show it."""
+    """Returns a function that checks whether the client has disconnected; None if it cannot be checked."""
     if (check := environ.get("waitress.client_disconnected")) is not None:
         return cast(Callable[[], bool], check)
     connection: socket.socket | None = environ.get("gunicorn.socket") or environ.get("werkzeug.socket")
     # Windows has no `poll`.
     if connection is None or not hasattr(select, "poll"):
         return None
-    # Linux reports the client's FIN even where bytes before it are unread, such as those that close TLS.
+    # Linux reports the client's FIN even if bytes before it are unread, such as TLS's close_notify.
     left = getattr(select, "POLLRDHUP", select.POLLHUP)
 
     def is_gone() -> bool:
-        # The server has closed it.
+        # The server has closed the socket.
         if connection.fileno() < 0:
             return True
         poll = select.poll()
@@ -139,22 +138,22 @@ def _client_check(environ: Mapping[str, Any]) -> Callable[[], bool] | None:
     return is_gone
 
 
-# An event loop in a thread, one for the process: where synchronous servers run their streams.
+# One event loop in a thread per process, in which synchronous servers run their streams.
 
 
 T = TypeVar("T")
 
-# How long the end of the process waits for streams that are open.
+# How long the process waits for open streams at exit.
 _STOP_S: Final = 2.0
 
 
 class LoopThread:
-    """A running event loop. Its thread is a daemon: the end of the process does not wait for a stream."""
+    """A running event loop. Its thread is a daemon: the process does not wait for a stream at exit."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._stopping = False
-        self._ended = False  # nothing more is taken: the loop is about to close
+        self._ended = False  # accepts no more calls: the loop is about to close
         self._taking = threading.Lock()
         self._begun: set[asyncio.Task[object]] = set()
         self._thread = threading.Thread(target=self._run, name="llmstream-serve", daemon=True)
@@ -162,15 +161,15 @@ class LoopThread:
 
     @property
     def is_running(self) -> bool:
-        """Whether it takes calls."""
+        """Whether it accepts calls."""
         return self._thread.is_alive() and not self._ended
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine in the loop, waits for it, and returns or raises what it does.
+        """Runs a coroutine in the loop, waits for it, and returns its result or raises its exception.
 
         raises: RuntimeError once the loop has ended
         """
-        # The loop must not end between the look at it and the call.
+        # The loop must not end between the check and the call.
         with self._taking:
             if self._ended:
                 # Otherwise Python warns of a coroutine that was never awaited.
@@ -182,7 +181,7 @@ class LoopThread:
     def start(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Runs a coroutine in the loop without waiting; does nothing once the loop is closed.
 
-        For what the garbage collector may call, in the loop's own thread too: waiting would stop the loop.
+        For calls by the garbage collector, possibly in the loop's own thread, where waiting would deadlock.
         """
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._begin, work)
@@ -193,7 +192,7 @@ class LoopThread:
         task.add_done_callback(self._begun.discard)
 
     def stop(self) -> None:
-        """Cancels what runs and closes the loop."""
+        """Cancels all tasks and closes the loop."""
         self._stopping = True
         with suppress(RuntimeError):  # it is closed
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -203,11 +202,11 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         try:
             while not self._stopping:
-                # asyncio lets these two through: a tool that calls sys.exit() does not end others' streams.
+                # asyncio re-raises these two: a tool that calls sys.exit() must not end other streams.
                 with suppress(SystemExit, KeyboardInterrupt):
                     self._loop.run_forever()
         finally:
-            # Whatever ends it: a view whose call came later would wait for ever. Earlier ones are cancelled.
+            # For any reason of the end: later calls would wait for ever. Earlier ones are cancelled.
             with self._taking:
                 self._ended = True
             self._loop.run_until_complete(self._finish())
@@ -220,14 +219,14 @@ class LoopThread:
         if tasks:
             # Half of the time: the rest is for closing the generators, which close connections.
             await asyncio.wait(tasks, timeout=_STOP_S / 2)
-        await self._loop.shutdown_asyncgens()  # which close the connections of this loop
+        await self._loop.shutdown_asyncgens()  # their cleanup closes the connections of this loop
 
 
 _lock = threading.Lock()
 _current: LoopThread | None = None
 
 # Loops of the processes that forked this one. They do not run here, but are never freed: closing one would
-# take its descriptors out of the epoll instance that it shares with the parent's.
+# remove its descriptors from the epoll instance that it shares with the parent.
 _inherited: Final[list[LoopThread]] = []
 
 
@@ -241,9 +240,9 @@ def loop_thread() -> LoopThread:
 
 
 def _forked() -> None:
-    """A server that forks its workers does not take threads along: the child starts its own."""
+    """Resets the state in a forked worker: threads are not inherited, so the child starts its own."""
     global _lock, _current
-    _lock = threading.Lock()  # another thread may have held it
+    _lock = threading.Lock()  # another thread may have held it during the fork
     if _current is not None:
         _inherited.append(_current)
         _current = None

@@ -20,7 +20,7 @@ __all__ = ["TokenCountRequest", "count_request", "is_public", "lookup"]
 _EPOCH: Final = "2026-01-01T00:00:00Z"
 # 1 January 2026: a fixed time, so that pages are equal in every run.
 _EPOCH_S: Final = 1767225600
-# Behind a slash or a colon there is an action, no name.
+# After a slash or a colon comes an action, not a name.
 _NAME: Final = re.compile(r"/[^/:]+")
 _CAPABILITIES: Final = ("completion", "tools", "thinking", "vision")
 
@@ -37,7 +37,7 @@ def lookup(http: HttpRequest, models: Sequence[str]) -> HttpResponse | None:
         return _json(_shown())
     if http.method not in ("GET", "HEAD"):
         return None
-    # Ollama's command and clients look here, without a key, whether the server runs.
+    # Ollama's CLI and clients check here, without a key, whether the server runs.
     if path == "/":
         return HttpResponse(200, b"Ollama is running", {"content-type": "text/plain; charset=utf-8"})
     if path.endswith("/api/version"):
@@ -47,7 +47,7 @@ def lookup(http: HttpRequest, models: Sequence[str]) -> HttpResponse | None:
     place, found, name = path.rpartition("/models")
     if not found or (name and not _NAME.fullmatch(name)):
         return None
-    # Google takes a key as a parameter of the address, too.
+    # Google also accepts a key as a query parameter.
     is_google = "x-goog-api-key" in http.headers or place.endswith("/v1beta") or "key=" in query
     # Its client requires fields that OpenAI's list lacks, and sends no header of its own but this one.
     is_mistral = place.startswith("/mistral/") or "mistral" in http.headers.get("user-agent", "")
@@ -110,7 +110,7 @@ def _tag(name: str) -> dict[str, Any]:
         "model": name,
         "modified_at": _EPOCH,
         "size": 0,
-        # Clients take names with the same digest for one model.
+        # Clients treat names with the same digest as one model.
         "digest": hashlib.sha256(name.encode()).hexdigest(),
         "details": details,
     }
@@ -187,7 +187,7 @@ class TokenCountRequest(msgspec.Struct, frozen=True):
 
 
 def count_request(http: HttpRequest, sides: Iterable[ServerSide]) -> TokenCountRequest | None:
-    """Returns what a client wants counted; None for any other request.
+    """Returns a token-count request; None for any other request.
 
     raises: BadRequest with the vendor's message
     """

@@ -1,7 +1,7 @@
-"""Servers for this machine only: which hosts are loopback, and which requests a web page of elsewhere sent.
+"""Servers for this machine only: which hosts are loopback, and which requests come from a remote web page.
 
-A page of the web can send requests to 127.0.0.1: by its own name, which it lets resolve to that address (DNS
-rebinding), or as a cross-site request. Browsers report both in headers that pages cannot set.
+A remote web page can send requests to 127.0.0.1: by its own name resolving to that address (DNS rebinding),
+or as a cross-site request. Browsers report both in headers that pages cannot set.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["host_is_local", "is_foreign_page", "is_loopback"]
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server on that host."""
+    """Whether a server on that host is reachable only from this machine."""
     # A fully qualified name may end in a dot.
     if host.lower().rstrip(".") == "localhost":
         return True
@@ -25,7 +25,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_is_local(header: str | None) -> bool:
-    """Whether a Host header names this machine; a web page from elsewhere cannot send that."""
+    """Whether a Host header names this machine; a remote web page cannot send that."""
     if not header:
         return False
     match = re.fullmatch(r"(\[[^\]]+\]|[^:]+)(?::\d+)?", header.strip())
@@ -33,7 +33,7 @@ def host_is_local(header: str | None) -> bool:
 
 
 def is_foreign_page(headers: Mapping[str, str]) -> bool:
-    """Whether a web page from elsewhere sent the request: browsers report it, programs send no such header.
+    """Whether a remote web page sent the request: browsers report it, programs send no such header.
 
     Pages of this machine are accepted on any port. "null" is a page that hides its origin.
     """

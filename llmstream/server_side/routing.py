@@ -37,13 +37,13 @@ class Router:
         """Returns the side that accepts a request, whether it is for a stream or not; None if none does."""
         streamed = as_streamed(http) or http
         accepting = [side for side in self._sides if side.accepts(streamed)]
-        # Two dialects may have one path, so a dialect's name at the beginning of the path decides.
+        # Two dialects may share a path, so a dialect's name at the beginning of the path decides.
         named = (side for side in accepting if http.url.startswith(f"/{side.name}/"))
         return next(named, accepting[0] if accepting else None)
 
     def guess(self, http: HttpRequest) -> ServerSide:
         """Guesses the vendor of a request that no side accepts, for the form of the error."""
-        # The vendor's own dialect wins over variants.
+        # The vendor's own dialect takes precedence over variants.
         by_name = {side.name: side for side in reversed(self._sides)}
         name = "openai-chat"
         if "anthropic-version" in http.headers:
@@ -102,7 +102,7 @@ def is_complete_requested(side: ServerSide, http: HttpRequest) -> bool:
 
 
 def is_complete(side: ServerSide, http: HttpRequest, wanted: object) -> bool:
-    """Whether the response comes in one piece, by what the body has as `stream`; None if it has nothing."""
+    """Whether the response comes in one piece, by the field `stream` of the body; None without it."""
     if wanted is None:
         action = http.url.partition("?")[0].rpartition("/")[2].lower()
         wanted = side.name not in _COMPLETE_BY_DEFAULT or "stream" in action

@@ -77,7 +77,7 @@ class _Job(msgspec.Struct):
     rows: list[_Row]
     total: int
     created: datetime.datetime
-    # Counted after each look, so that `polls` answers show a job that goes on.
+    # Counted after each look, so that `polls` responses show a job in progress.
     polls: int
     foreign: bool = False
     refused: bool = False
@@ -102,7 +102,7 @@ class _Job(msgspec.Struct):
 
 
 class SilentJob(Exception):
-    """The job was created, and its client hears nothing of it."""
+    """The job was created, but its client gets no response."""
 
 
 class BatchPages:
@@ -499,7 +499,7 @@ class BatchPages:
 
 
 _VERSION: Final = "(/v1(beta|alpha)?)?"
-# The name of a dialect before the path; lazy, so that /files is not taken for one.
+# The name of a dialect before the path; lazy, so that /files is not mistaken for one.
 _PREFIX: Final = "(/[a-z-]+)??"
 _GOOGLE_PATH: Final = re.compile(
     _PREFIX + "("

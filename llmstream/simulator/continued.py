@@ -90,7 +90,7 @@ class ContinuedAnswers:
         self._count += 1
         place = Place(base64.b64encode(b"place-%d" % self._count).decode(), name.id)
         opened = _still_open(before)
-        # To its vendor each part is a response, with an id of its own.
+        # For the vendor each part is a response with a separate id.
         another = msgspec.structs.replace(name, id=f"{name.id}-{self._count}")
         rest = [another, *opened, *(e for e in after if not isinstance(e, ResponseMetadata))]
         # In `rest`, the metadata and the reopened blocks come first.
@@ -111,7 +111,7 @@ class ContinuedAnswers:
                 list(cut.faults),
             ),
         )
-        # The input of a call that was cut goes on in the next response; texts end in each.
+        # The input of a cut call continues in the next response; texts end in each.
         ends = [_end(event) for event in opened if not isinstance(event, ToolInputStart)]
         usage = turn.usage or _usage(before, request)
         shown = (*before, *ends, dialect.cut_off(place, usage))
@@ -143,7 +143,7 @@ def _end(opened: Event) -> Event:
 
 
 def _counted(events: list[Event], turn: Turn, request: Request) -> list[Event]:
-    """Sets the usage of the finish to that of this response alone."""
+    """Sets the usage of the finish to that of only this response."""
     usage = turn.usage or _usage(events, request)
     return [msgspec.structs.replace(e, usage=usage) if isinstance(e, Finish) else e for e in events]
 

@@ -231,7 +231,7 @@ class Simulator:
         # The client has disconnected.
         except ConnectionError:
             received.disconnected = not self._closing
-            # Status of nginx for a client that has left; nobody reads it.
+            # nginx's status for a client that has disconnected; it is not delivered.
             return web.Response(status=499)
         finally:
             received.done.set()
@@ -264,7 +264,7 @@ class Simulator:
         received.dialect = side.name if side is not None else ""
         try:
             self._check_path(http, side, received)
-            # Before the key: clients ask for some pages, such as versions, without one.
+            # Before the key: clients request some pages, such as versions, without one.
             page = lookup(http, self._models)
             if page is None or not is_public(http):
                 check_key(http.headers, self._api_keys)
@@ -498,7 +498,7 @@ class Simulator:
                 await asyncio.Event().wait()
             case Stall(stall_s=float(seconds)):
                 await self._player.sleep(seconds)
-            # Without the last chunk, so that HTTP reports a body that broke off.
+            # Without the last chunk, so that HTTP reports a truncated body.
             case Cut(clean=False) if incoming.transport is not None:
                 incoming.transport.close()
                 return response

@@ -92,12 +92,12 @@ class SocketServer:
         """Handles messages until the client or a fault closes the socket."""
         await self._ws.prepare(incoming)
         self._transport = incoming.transport
-        # In a task of its own: steering comes while a response is sent.
+        # In a separate task: steering arrives while a response is sent.
         responder = asyncio.create_task(self._respond_to_all())
         try:
             async for message in self._ws:
                 if message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
-                    await self._hear(message.data)
+                    await self._on_message(message.data)
         finally:
             responder.cancel()
             await asyncio.wait([responder])
@@ -113,7 +113,7 @@ class SocketServer:
             received.disconnected = left
             received.done.set()
 
-    async def _hear(self, data: bytes) -> None:
+    async def _on_message(self, data: bytes) -> None:
         try:
             message = msgspec.json.decode(data)
         except (msgspec.MsgspecError, ValueError, RecursionError):

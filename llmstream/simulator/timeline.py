@@ -1,4 +1,4 @@
-"""Converts a turn to timed events, plays them, and makes of them the bodies that the simulator sends."""
+"""Converts a turn to timed events, plays them, and encodes them as the bodies that the simulator sends."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def events_of(
 ) -> list[Event]:
     """Returns all events of a turn without the first, regardless of its fault."""
     events: list[Event] = [e for e in turn.events if not isinstance(e, StreamStart)]
-    return events or list(_sentence(turn, request, number, now))
+    return events or list(_turn_events(turn, request, number, now))
 
 
 def tokens_of(request: Request) -> int:
@@ -138,7 +138,7 @@ def estimated_tokens(text: str) -> int:
     return math.ceil(len(text) / _CHARS_PER_TOKEN)
 
 
-def _sentence(turn: Turn, request: Request, number: int, now: datetime.datetime | None) -> Iterator[Event]:
+def _turn_events(turn: Turn, request: Request, number: int, now: datetime.datetime | None) -> Iterator[Event]:
     yield ResponseMetadata(request.model, f"sim-{number}", now)
     blocks = 0
     if turn.reasoning:
@@ -215,7 +215,7 @@ def _up_to_fault(turn: Turn, events: list[Event]) -> list[Event]:
         return events
     events = events[: fault.after_events]
     if isinstance(fault, Break):
-        # A vendor that fails in the middle leaves blocks open; readers get them closed.
+        # A vendor that fails in the middle does not close its blocks; readers get them closed.
         guard = Guard()
         events = guard.feed(events)
         error = error_from_value({"message": fault.message}, provider="simulator", status=fault.status)

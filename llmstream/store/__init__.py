@@ -7,8 +7,8 @@
     async with ls.stream(model, "And by train?", chat=chat) as stream: ...
 
 `store.py` is the interface and `chat.py` the chat that is stored as it grows; `database.py` is the port to
-`sqlite.py` and `postgres.py`, `conversations.py` and `rows.py` are what is in them. `turns.py` stores an
-answer while it comes.
+`sqlite.py` and `postgres.py`, `conversations.py` and `rows.py` define their content. `turns.py` stores an
+answer while it arrives.
 """
 
 from llmstream.store.chat import StoredChat

@@ -1,4 +1,4 @@
-"""A chat that is stored as it grows: each message is stored before anybody sees it."""
+"""A chat that is stored as it grows: each message is stored before any reader gets it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["StoredChat"]
 
 _Within: TypeAlias = Callable[[Connection, int | None], None]
 
-# Room in a line of a terminal.
+# Length that fits a line of a terminal.
 _SHOWN: Final = 60
 
-# All ways that begin where a path has a message: the newest end of each.
+# All branches that begin at a message's position: the newest end of each.
 _ENDS: Final = """
 with recursive below (n, first) as (
     select n, n from messages where {parent} and tree = :tree
@@ -36,7 +36,7 @@ with recursive below (n, first) as (
 tree = :tree) group by first order by first
 """
 
-_LEAVES: Final = """
+_BRANCH_ENDS: Final = """
 select n from messages m where conversation = ?
 and not exists (select 1 from messages where parent = m.n) order by n
 """
@@ -45,14 +45,14 @@ and not exists (select 1 from messages where parent = m.n) order by n
 class StoredChat(Chat):
     """A conversation of a store, as a `Chat`. Made by `Store.chat`.
 
-    `append` and `replace` also write it; nothing that was stored is overwritten: what differs is another
-    branch. Where another process has continued the same conversation, what is appended here becomes a
-    branch of its own, and `is_branch` is True. An object is for one task at a time;
-    several may have the same conversation.
+    `append` and `replace` also write it; stored messages are never overwritten: a difference becomes another
+    branch. If another process has continued the same conversation, messages appended here become a separate
+    branch, and `is_branch` is True. An object is for one task at a time; several may have the same
+    conversation.
 
     store:   where it is stored
     name:    in the store
-    failure: why the end of the conversation is in this process only, or None; the next write tries again
+    failure: why the end of the conversation is only in this process, or None; the next write retries
     """
 
     def __init__(self, store: Store, name: str) -> None:
@@ -60,24 +60,24 @@ class StoredChat(Chat):
         self.store = store
         self.name = name
         self.failure: LLMStreamError | None = None
-        # Reentrant: a turn that is stored calls `changing` within `add`.
+        # Reentrant: storing a turn calls `changing` within `add`.
         self._writing = threading.RLock()
         self._row: Row | None = None
-        self._links: list[Link] = []  # of the messages that are stored, from the first one on
-        self._late: list[_Within] = []  # what could not be stored with the messages that follow these
+        self._links: list[Link] = []  # rows of the stored messages, from the first one on
+        self._late: list[_Within] = []  # data to be stored with the messages after these
         self._load()
 
     def _load(self) -> None:
         with self.store.database.reading() as db:
             self._row = conversations.find(db, self.store.owner, self.name)
             if self._row is not None:
-                # A conversation that is not there begins with its first message.
+                # A new conversation is created with its first message.
                 self._links, messages = path_to(db, self._row.head)
                 self._history.swap(messages)
 
     @property
     def is_branch(self) -> bool:
-        """Whether the conversation goes on elsewhere: from another process, or after `branch`."""
+        """Whether the conversation continues elsewhere: from another process, or after `branch`."""
         with self.store.database.reading() as db:
             row = conversations.find(db, self.store.owner, self.name)
         return row is not None and row.head != self._head
@@ -87,7 +87,7 @@ class StoredChat(Chat):
         return self._links[-1].n if self._links else None
 
     def reload(self) -> None:
-        """Reads the conversation again, at its current end: what other processes have added is seen."""
+        """Reads the conversation again, at its current end, with the messages added by other processes."""
         with self._writing:
             self._load()
 
@@ -105,15 +105,15 @@ class StoredChat(Chat):
         """
         given = copy_messages(messages)
         with self._writing:
-            # A message that is the same keeps its row; only what follows is new.
+            # Equal messages keep their rows; only later ones are new.
             same = unchanged(self._history.snapshot(), given)
             self._move(min(same, len(self._links)), given[min(same, len(self._links)) :])
             self._history.swap(given)
 
     def branch(self, at: int) -> None:
-        """Goes back to the first `at` messages; what is appended then is a new branch.
+        """Goes back to the first `at` messages; messages appended then are a new branch.
 
-        raises: InvalidRequest if there are not so many messages
+        raises: InvalidRequest if there are fewer messages
         """
         with self._writing:
             if not 0 <= at <= len(self):
@@ -123,7 +123,7 @@ class StoredChat(Chat):
             self._history.swap(remaining)
 
     def branches(self, at: int | None = None) -> list[Branch]:
-        """The ways that the conversation went, in the order in which they began.
+        """The branches of the conversation, in the order in which they began.
 
         at: index of a message: only those that differ from that message on; default: all
         """
@@ -131,7 +131,7 @@ class StoredChat(Chat):
             if self._row is None:
                 return []
             if at is None:
-                ends = [n for (n,) in db.execute(_LEAVES, (self._row.n,))]
+                ends = [n for (n,) in db.execute(_BRANCH_ENDS, (self._row.n,))]
                 # The head of a fork belongs to the conversation that it was forked from, until something is
                 # appended.
                 if self._head is not None and self._head not in ends and not self._has_child(db, self._head):
@@ -162,7 +162,7 @@ class StoredChat(Chat):
         return Branch(end, depth, text, length, end == self._head)
 
     def messages_of(self, branch: Branch | int) -> list[Message]:
-        """The messages of a branch, without going on with it.
+        """The messages of a branch, without switching to it.
 
         branch: or the `id` of one, or of any node of `Store.tree`
         raises: InvalidRequest if it is none of this conversation
@@ -174,7 +174,7 @@ class StoredChat(Chat):
             return path_to(db, end)[1]
 
     def switch(self, branch: Branch | int) -> None:
-        """Goes on with another branch, in every process that loads the conversation from now on.
+        """Switches to another branch, in every process that loads the conversation from now on.
 
         raises: InvalidRequest if it is no branch of this conversation
         """
@@ -202,7 +202,7 @@ class StoredChat(Chat):
         return self.store.fork(self.name, name)
 
     def turn(self, model: str, asked: Mapping[str, object] = {}) -> StoredTurn:
-        """As in `Chat`: the prompt, the answer as it comes, and what it cost are stored."""
+        """As in `Chat`: stores the prompt, the answer as it arrives, and its cost."""
         return StoredTurn(self, model, asked)
 
     # For turns.
@@ -214,15 +214,15 @@ class StoredChat(Chat):
         *,
         keep: bool = True,
     ) -> None:
-        """Stores messages, and what else is to be stored with them, in one transaction.
+        """Stores messages and related data in one transaction.
 
         within: called in the transaction with the last message's row
-        keep:   whether the chat has the messages even if they cannot be stored
+        keep:   whether the chat keeps the messages even if they cannot be stored
         """
         with self._writing:
             given = list(messages)
             # Messages that an earlier write failed to store go first: a message needs its parent's row.
-            # Without content the messages are in this process alone, and none is late.
+            # Without content the messages are only in this process, and none is pending.
             unstored = self._history.snapshot(len(self._links)) if self.store.content else []
             try:
                 with self.changing() as db:
@@ -244,7 +244,7 @@ class StoredChat(Chat):
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[Connection]:
-        """A transaction. A conversation that it makes is there only once it is complete."""
+        """A transaction. A new conversation becomes visible only once it is complete."""
         with self._writing:
             before = self._row
             try:
@@ -260,7 +260,7 @@ class StoredChat(Chat):
         return row.n, self._head
 
     def failed(self, error: LLMStreamError) -> None:
-        """Notes that a part of a turn is not stored."""
+        """Records that a part of a turn is not stored."""
         self.failure = error
 
     def _write(self, db: Connection, messages: list[Message]) -> list[Link]:
@@ -271,12 +271,12 @@ class StoredChat(Chat):
         return add_messages(db, row, tip, stored, self.store.clock(), own_head=self._head)
 
     def _move(self, length: int, messages: list[Message]) -> None:
-        """Goes back to the first `length` messages and on with others."""
+        """Goes back to the first `length` messages and continues with others."""
         with self.changing() as db:
             row, links, now = self._current(db), self._links[:length], self.store.clock()
             head = links[-1].n if links else None
             is_current = row.head == self._head
-            # Another process may have moved the conversation: then it stays where it is.
+            # If another process has moved the conversation, its head stays unchanged.
             if is_current and row.head != head:
                 db.execute("update conversations set head = ? where n = ?", (head, row.n))
                 row = Row(row.n, row.id, row.tree, head, row.title, row.key)
@@ -288,12 +288,12 @@ class StoredChat(Chat):
         self._links = links
 
     def _current(self, db: Connection) -> Row:
-        """The row as it is now; made if the conversation is new.
+        """The current row; created if the conversation is new.
 
         raises: StoreError if it was deleted
         """
         if self._row is None:
-            # At the first write, so that a chat that was only looked at leaves nothing.
+            # At the first write, so that only reading a chat stores nothing.
             self._row = conversations.found_or_made(db, self.store.owner, self.name, self.store.clock())
             return self._row
         row = conversations.find(db, self.store.owner, self.name)
@@ -302,7 +302,7 @@ class StoredChat(Chat):
                 f"the conversation {self.name!r} was deleted from the store while it was open here. Its "
                 "messages are in this chat; append them to another one to keep them."
             )
-        # Its messages would become part of a conversation that has nothing to do with them.
+        # Its messages would become part of an unrelated conversation.
         if row.n != self._row.n:
             raise StoreError(f"the conversation {self.name!r} was deleted and another one has its name")
         return row

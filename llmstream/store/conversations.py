@@ -1,4 +1,4 @@
-"""Conversations as rows: made, read, moved and deleted in transactions of a `Database`."""
+"""Conversations as rows: created, read, moved and deleted in transactions of a `Database`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = [
     "title_of",
 ]
 
-# Names are arguments of commands, and stand in lists.
+# Names are used as arguments of commands and shown in lists.
 _MAX_NAME: Final = 200
 # One line of a list on a terminal.
 _TITLE: Final = 80
 
 NO_LIMIT: Final = 2**62
-"""What each database takes for `limit`."""
+"""The value for no `limit` in each database."""
 
 
 class ConversationInfo(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class ConversationInfo(msgspec.Struct, frozen=True):
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """A way that a conversation went.
+    """A branch of a conversation.
 
     id:      for `chat.switch`
     at:      index of the first message that is not in the current branch
@@ -97,7 +97,7 @@ def find(db: Connection, owner: str, name: str) -> Row | None:
 
 
 def make(db: Connection, owner: str, name: str, at: float, *, fork_of: Row | None = None) -> Row:
-    """Makes a conversation: with a tree of its own, or as a fork that shares one.
+    """Creates a conversation: with a new tree, or as a fork that shares one.
 
     raises: StoreError if the name cannot be one or is in use
     """
@@ -108,11 +108,11 @@ def make(db: Connection, owner: str, name: str, at: float, *, fork_of: Row | Non
 
 
 def found_or_made(db: Connection, owner: str, name: str, at: float) -> Row:
-    """The conversation of that name; a new one unless a process has made it meanwhile.
+    """The conversation of that name; a new one unless another process has created it meanwhile.
 
     raises: StoreError if the name cannot be one
     """
-    # Again at the end: where this process does not make it, another one has.
+    # Read again at the end: if this process did not create it, another one has.
     found = find(db, owner, name) or _made(db, owner, name, at, None) or find(db, owner, name)
     assert found is not None
     return found
@@ -124,7 +124,7 @@ def _made(db: Connection, owner: str, name: str, at: float, fork_of: Row | None)
     if not name or len(name) > _MAX_NAME or not name.isprintable():
         raise StoreError(f"{name[:40]!r} cannot be the name of a conversation: 1 to {_MAX_NAME} characters")
     if fork_of is None:
-        # Of random bytes: ids are hashes keyed by it, so that they reveal nothing of the texts.
+        # Random bytes: ids are hashes keyed by them, so that they reveal nothing about the texts.
         key, head, title, origin = os.urandom(16), None, "", ""
         (tree,) = db.execute("insert into trees (key) values (?) returning n", (key,)).fetchone()
     else:
@@ -137,7 +137,7 @@ def _made(db: Connection, owner: str, name: str, at: float, fork_of: Row | None)
     if made is not None:
         return Row(made[0], name, tree, head, title, key)
     if fork_of is None:
-        # The name was taken meanwhile, so nobody needs the tree.
+        # The name is in use by now, so the tree is not needed.
         db.execute("delete from trees where n = ?", (tree,))
     return None
 
@@ -153,7 +153,8 @@ def add_messages(
 ) -> list[Link]:
     """Adds messages below `tip`; the conversation continues with them unless it was continued elsewhere.
 
-    own_head: where the caller thinks that the conversation is; if it is elsewhere, these are another branch
+    own_head: the head of the conversation that the caller expects; if it differs, these messages are another
+    branch
     """
     links: list[Link] = []
     for message in messages:
@@ -170,7 +171,7 @@ def add_messages(
         )
     else:
         db.execute("update conversations set updated = ? where n = ? and updated < ?", (at, row.n, at))
-    # Of the first prompt alone; one that a person gave stays.
+    # Only from the first prompt; a title set by a person stays.
     if not row.title and (title := title_of(messages)):
         db.execute("update conversations set title = ? where n = ? and title = ''", (title, row.n))
     return links
@@ -198,12 +199,12 @@ _FAULTS: Final = {
 
 
 def faults(db: Connection) -> list[str]:
-    """What is missing of that to which rows refer, with how many rows; [] if nothing is."""
+    """The missing targets of references, with numbers of rows; [] if none are missing."""
     counts = {name: db.execute(statement).fetchone()[0] for name, statement in _FAULTS.items()}
     return [f"{count} {name}" for name, count in counts.items() if count]
 
 
-# Messages that no other conversation of the tree shows: those have their own, their head, and all above them.
+# Messages that no other conversation of the tree uses: each uses its own, its head, and all ancestors.
 _UNSHARED: Final = """
 with recursive shown (n) as (
     select n from messages where tree = :tree and conversation in
@@ -223,7 +224,7 @@ def delete_conversation(db: Connection, row: Row) -> None:
     gone = sorted((n for (n,) in db.execute(_UNSHARED, {"tree": row.tree, "gone": row.n})), reverse=True)
     delete_messages(db, gone)
     db.execute("delete from conversations where n = ?", (row.n,))
-    # Messages that forks share belong to one of them from now on; the conversation that made them is deleted.
+    # Messages shared with forks are reassigned to one of them; the conversation that added them is deleted.
     heir = db.execute("select min(n) from conversations where tree = ?", (row.tree,)).fetchone()[0]
     if heir is None:
         db.execute("delete from trees where n = ?", (row.tree,))
@@ -276,7 +277,7 @@ def listed(
         statement,
         {
             "owner": owner,
-            # Beyond every time: one statement serves with and without the limit.
+            # A time after all others: one statement works with and without the limit.
             "before": float("inf") if before is None else before,
             "since": since or 0.0,
             "model": None if model is None else db.dialect.pattern(model),

@@ -1,7 +1,7 @@
-"""What a store needs of its database: connections that run statements, in transactions.
+"""The database interface of a store: connections that run statements, in transactions.
 
-`sqlite.py` and `postgres.py` have it. The statements of this package run in both; what differs between them
-is a `Dialect`, or a method of a `Connection`.
+`sqlite.py` and `postgres.py` implement it. The statements of this package run in both; differences are in a
+`Dialect`, or a method of a `Connection`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class StoreError(LLMStreamError, code="store-error"):
 
 
 class Words(NamedTuple):
-    """What the index has of a message."""
+    """The indexed words of a message."""
 
     words: str
     reasoning: str
@@ -31,7 +31,7 @@ class Words(NamedTuple):
 class Dialect(NamedTuple):
     """Pieces of statements that are different in each database.
 
-    match:   condition that a row of `search` has what is looked for, the parameter `query`
+    match:   condition that a row of `search` matches, the parameter `query`
     query:   that parameter, of words and phrases, of which the last word may end in `*`
     rank:    to order rows of `search` by, the best first
     join:    joins tables, the left one first
@@ -47,25 +47,25 @@ class Dialect(NamedTuple):
 
 
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
-"""Of the parameters of a statement: those written `?`, or those written `:name`."""
+"""Parameters of a statement: those written `?`, or those written `:name`."""
 
 
 class Rows(Protocol):
-    """What a statement found."""
+    """The result of a statement."""
 
     def fetchone(self) -> Any:
         """The next one; None after the last."""
         ...
 
     def fetchall(self) -> list[Any]:
-        """All that are left."""
+        """All remaining rows."""
         ...
 
     def __iter__(self) -> Iterator[Any]: ...
 
 
 class Connection(Protocol):
-    """What runs statements, inside a transaction of a `Database`."""
+    """Runs statements inside a transaction of a `Database`."""
 
     dialect: Dialect
 
@@ -80,7 +80,7 @@ class Connection(Protocol):
     def locked(self, table: str) -> str:
         """The end of a `select` that locks its rows of this table until the transaction ends.
 
-        Nothing where a transaction that writes is alone.
+        Empty if writing transactions are exclusive.
         """
         ...
 
@@ -97,20 +97,20 @@ class Connection(Protocol):
 
 
 class Writer(Protocol):
-    """This process as a writer of open turns. Others see whether it is alive."""
+    """This process as a writer of open turns. Other processes can check whether it is alive."""
 
     id: str
 
     def appear(self) -> None:
-        """Is seen as alive from now on; before each turn. Idempotent."""
+        """Marks this process as alive; called before each turn. Idempotent."""
         ...
 
     def leave(self) -> None:
-        """Is not alive any more. Idempotent."""
+        """Marks this process as no longer alive. Idempotent."""
         ...
 
     def is_alive(self, writer: str) -> bool:
-        """Whether the writer of this id can still go on."""
+        """Whether the writer with this id is alive."""
         ...
 
 
@@ -124,11 +124,11 @@ class Database(Protocol):
     read_only: bool
 
     def writer(self) -> Writer:
-        """A new one."""
+        """A new writer."""
         ...
 
     def writing(self, *, alone: bool = False) -> AbstractContextManager[Connection]:
-        """A transaction; within another one it is part of that.
+        """A transaction; nested ones are part of the outer one.
 
         alone:  whether it excludes all other writers
         raises: StoreError; nothing is changed then
@@ -143,7 +143,7 @@ class Database(Protocol):
         ...
 
     def optimize(self) -> None:
-        """Removes what was deleted from the index and from disk, as far as the database can."""
+        """Removes deleted data from the index and from disk, as far as the database can."""
         ...
 
     def copy(self, target: Path) -> None:
@@ -154,7 +154,7 @@ class Database(Protocol):
         ...
 
     def check(self) -> list[str]:
-        """What is wrong with the stored data; [] if it is sound."""
+        """The problems of the stored data; [] if there are none."""
         ...
 
     def close(self) -> None:

@@ -170,9 +170,9 @@ def _part(part: Part) -> str:
 
 
 def _text(text: str) -> str:
-    """Text with its fenced code as blocks; other Markdown stays as it is written."""
+    """Text with its fenced code as blocks; other Markdown is unchanged."""
     found: list[str] = []
-    # Odd pieces are code: an answer that was cut ends in a fence that is open.
+    # Odd pieces are code: an incomplete answer may end in an open fence.
     for at, piece in enumerate(text.split("```")):
         if at % 2 == 0:
             found.append(f'<div class="text">{escape(piece.strip(chr(10)))}</div>' if piece.strip() else "")
@@ -197,7 +197,7 @@ def _file(part: Image | Audio | Document | File) -> str:
 def _pretty(text: str) -> str:
     """JSON with indentation; other text as it is."""
     try:
-        # Encoded again before it is laid out, so that escaped letters can be read.
+        # Re-encoded before formatting, so that escaped letters are readable.
         value = msgspec.json.encode(msgspec.json.decode(text))
         return msgspec.json.format(value, indent=2).decode()
     except (ValueError, RecursionError):

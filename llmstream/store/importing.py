@@ -1,8 +1,8 @@
 """Conversations of other programs: exports of ChatGPT and Claude. Those of simonw/llm are in
 `importing_llm.py`.
 
-Each becomes a conversation whose name begins with where it came from. One that is in the store is not
-imported again, so that an import may be repeated.
+Each becomes a conversation whose name begins with its source. One that is already in the store is not
+imported again, so an import may be repeated.
 
 Sources: exports of ChatGPT (seen 2026-03) and of Claude (seen 2026-03): `conversations.json` in a zip file.
 """
@@ -33,7 +33,7 @@ __all__ = ["Imported", "Node", "add", "import_file", "read_file", "seconds"]
 
 _JSON: Final = "conversations.json"
 # A zip file of some kilobytes can unpack to terabytes.
-_MOST_BYTES: Final = 4_000_000_000
+_MAX_BYTES: Final = 4_000_000_000
 
 
 class Node(msgspec.Struct):
@@ -62,7 +62,7 @@ class Imported(msgspec.Struct):
 
 
 def import_file(store: Store, path: Path) -> tuple[int, int]:
-    """Imports a file, whatever it is; returns how many conversations were added, and how many it has.
+    """Imports a file of any supported form; returns how many conversations were added, and how many it has.
 
     raises: InvalidRequest if it is no known export; StoreError; what came before it is in the store
     """
@@ -81,7 +81,7 @@ def read_file(path: Path) -> Iterator[Imported]:
     try:
         with path.open("rb") as file:
             begin = file.read(16)
-        # By its first bytes: users rename these files.
+        # Detected by first bytes, because users rename these files.
         if begin == b"SQLite format 3\0":
             from llmstream.store.importing_llm import read_llm
 
@@ -107,8 +107,8 @@ def _zipped(path: Path) -> bytes:
         names = [name for name in archive.namelist() if name.rpartition("/")[2] == _JSON]
         if not names:
             raise ValueError(f"there is no {_JSON} in it")
-        # Before it is unpacked.
-        if archive.getinfo(names[0]).file_size > _MOST_BYTES:
+        # Checked before unpacking.
+        if archive.getinfo(names[0]).file_size > _MAX_BYTES:
             raise ValueError(f"its {_JSON} is too large")
         return archive.read(names[0])
 
@@ -116,7 +116,7 @@ def _zipped(path: Path) -> bytes:
 def _read(given: Any, path: Path) -> Iterator[Imported]:
     # Claude has a list; a file of one conversation is an object.
     for one in given if isinstance(given, list) else [given]:
-        # A text that its program cut within an emoji has half of a surrogate pair, which no store takes.
+        # A text that its program cut within an emoji has half of a surrogate pair, which no store accepts.
         conversation = encodable_value(one)
         if isinstance(conversation, Mapping) and isinstance(conversation.get("mapping"), Mapping):
             yield _chatgpt(conversation)
@@ -133,7 +133,7 @@ def add(store: Store, given: Imported) -> bool:
     if not given.nodes:
         return False
     with store.database.writing() as db:
-        # In the transaction, so that two imports at once do not both add it.
+        # In the transaction, so that two concurrent imports do not both add it.
         if conversations.find(db, store.owner, given.name) is not None:
             return False
         row = conversations.make(db, store.owner, given.name, min(node.at for node in given.nodes))
@@ -191,7 +191,7 @@ def _chatgpt(given: Mapping[str, Any]) -> Imported:
     mapping: Mapping[str, Any] = given["mapping"]
     begun = seconds(given.get("create_time"))
     nodes: list[Node] = []
-    places: dict[str, int] = {}  # of a node that has no message: that of its parent
+    places: dict[str, int] = {}  # for a node without a message: its parent's
     for key in _parents_first(mapping):
         node = mapping[key]
         above = places.get(str(node.get("parent")), -1)
@@ -222,7 +222,7 @@ def _parents_first(mapping: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _chatgpt_message(given: Any) -> Message | None:
-    """The message of a node; None if it shows nothing, as those of the system usually do."""
+    """The message of a node; None if it has no visible content, as usual for system messages."""
     if not isinstance(given, Mapping):
         return None
     role = str((given.get("author") or {}).get("role"))
@@ -243,7 +243,7 @@ def _chatgpt_message(given: Any) -> Message | None:
     hidden = (given.get("metadata") or {}).get("is_visually_hidden_from_conversation")
     if not parts or hidden or role not in (Role.USER, Role.ASSISTANT, Role.SYSTEM, Role.TOOL):
         return None
-    if role == Role.TOOL:  # its own tools: what they gave is text of the answer's turn
+    if role == Role.TOOL:  # its own tools: their output is text of the answer's turn
         return Message(str((given.get("author") or {}).get("name") or ""), Role.ASSISTANT, tuple(parts))
     return Message("", Role(role), tuple(parts))
 

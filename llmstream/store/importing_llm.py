@@ -163,7 +163,7 @@ def _add_exchange(
     nodes.append(Node(len(nodes) - 1, message, at, model, Usage(given, made), total_s))
 
 
-# The third tables: as ours, a tree; a thread is a name for a tip.
+# The third tables: a tree, as in our store; a thread is a name for a tip.
 
 
 def _third(db: sqlite3.Connection) -> Iterator[Imported]:
@@ -191,7 +191,7 @@ def _path(db: sqlite3.Connection, tip: str | None) -> list[sqlite3.Row]:
     while tip is not None:
         row = db.execute("select * from messages where hash = ?", (tip,)).fetchone()
         if row is None:
-            # A part of the path was deleted; what is left is read.
+            # A part of the path was deleted; read the rest.
             break
         found.append(row)
         tip = row["parent_hash"]

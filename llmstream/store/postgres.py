@@ -1,10 +1,10 @@
 """Stores in PostgreSQL (extra `postgres`): for processes of any number of machines.
 
-The tables are in a schema of their own. A transaction that writes locks the rows of its conversation, so that
-different conversations do not wait for each other; one that deletes is alone.
+The tables are in a separate schema. A transaction that writes locks the rows of its conversation, so that
+different conversations do not wait for each other; one that deletes is exclusive.
 
-The index has words as SQLite's FTS5 cuts them, not as PostgreSQL's parser does: that one takes paths,
-addresses and numbers as one word, and what is a letter depends on the locale of the database.
+The index has words as tokenized by SQLite's FTS5, not by PostgreSQL's parser, which treats paths, addresses
+and numbers as one word, and depends on the locale of the database for letters.
 """
 
 from __future__ import annotations
@@ -36,21 +36,20 @@ __all__ = ["PostgresDatabase", "PostgresWriter"]
 SCHEMA: Final = "llmstream_store"
 _CREATE_SCHEMA: Final = f"create schema {SCHEMA}".encode()
 
-# A server that is up answers in milliseconds; libpq would wait for ever.
+# A live server responds in milliseconds; libpq would wait for ever.
 _CONNECT_S: Final = 10
 
-# A process that stops inside a transaction must not hold up others for ever, and one whose machine is gone
-# is seen as dead after a minute, not after the two hours of TCP. A plan for any word would be the worst one
-# for rare words: a search in the order of time instead of the index.
+# A process that stops inside a transaction must not block others for ever, and one whose machine is
+# unreachable is considered dead after a minute, not after the two hours of TCP. A plan for any word would be
+# the worst one for rare words: a search in the order of time instead of the index.
 _OPTIONS: Final = (
     f"-c search_path={SCHEMA} -c lock_timeout=30s -c idle_in_transaction_session_timeout=60s "
     "-c plan_cache_mode=force_custom_plan "
     "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
 )
 
-# Of advisory locks: held by each transaction that writes, in shared form unless it is alone; and by who makes
-# the tables.
-# Any numbers that no other program of the database uses.
+# Of advisory locks: held by each transaction that writes, in shared form unless it is alone; and while
+# creating the tables. Arbitrary numbers that no other program of the database uses.
 _WRITING: Final = 7_317_042
 _MIGRATING: Final = 7_317_043
 
@@ -85,7 +84,7 @@ def _form(statement: str) -> bytes:
 
 
 def _table(statement: str) -> str:
-    """A statement that makes or changes a table, in PostgreSQL's form."""
+    """A statement that creates or changes a table, in PostgreSQL's form."""
     if statement.lstrip().startswith("create virtual table search"):
         return (
             "create table search (rowid bigint primary key, words tsvector not null); "
@@ -124,9 +123,9 @@ _ACCENTS: Final = re.compile("[\u0300-\u036f]")
 
 # Bounds of a `tsvector`: a word has less than 2 KiB, all of them with their places less than 1 MiB, and
 # a word less than 256 places, up to 16,383.
-_MOST_CHARS: Final = 500
-_MOST_BYTES: Final = 1_000_000
-_MOST_PLACES: Final = 255
+_MAX_CHARS: Final = 500
+_MAX_BYTES: Final = 1_000_000
+_MAX_PLACES: Final = 255
 _LAST_PLACE: Final = 16_383
 
 
@@ -135,7 +134,7 @@ def _cut(text: str) -> list[str]:
     if not text.isascii():
         # Composed again at the end, or Hangul would stay in pieces.
         text = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))
-    return [word[:_MOST_CHARS] for word in _WORD.findall(text.lower())]
+    return [word[:_MAX_CHARS] for word in _WORD.findall(text.lower())]
 
 
 def vector(words: Words) -> str:
@@ -149,10 +148,10 @@ def vector(words: Words) -> str:
             if found is None:
                 found = places[word] = []
                 size += len(word.encode()) + 4
-            if len(found) < _MOST_PLACES:
+            if len(found) < _MAX_PLACES:
                 found.append(f"{min(place, _LAST_PLACE)}{weight}")
                 size += 2
-            if size > _MOST_BYTES:
+            if size > _MAX_BYTES:
                 break
         place += 2  # no phrase is found across two columns
     return " ".join([f"{word}:{','.join(found)}" for word, found in places.items()])
@@ -187,7 +186,7 @@ class PostgresConnection:
 
     def __init__(self, raw: psycopg.Connection[Any]) -> None:
         self.raw = raw
-        # A fork has the connection too, but neither uses nor closes it.
+        # A forked process has the connection too, but neither uses nor closes it.
         self.process = os.getpid()
         self.is_writing = False
 
@@ -257,7 +256,7 @@ class PostgresWriter:
         if writer == self.id:
             return True
         with self._database.reading() as db:
-            # Whoever gets the lock knows that its owner is gone; its own ends with the transaction.
+            # Getting the lock means that its owner is dead; this lock ends with the transaction.
             query = "select pg_try_advisory_xact_lock_shared(?)"
             return not db.execute(query, (_lock_of(writer),)).fetchone()[0]
 
@@ -315,7 +314,7 @@ class PostgresDatabase:
 
     @property
     def connection(self) -> PostgresConnection:
-        """That of this thread; a new one if it was lost."""
+        """The connection of this thread; a new one if it was lost."""
         found: PostgresConnection | None = getattr(self._threads, "connection", None)
         if found is None or found.raw.closed or found.process != os.getpid():
             if self._closed:
@@ -357,7 +356,7 @@ class PostgresDatabase:
                 _undo(connection.raw)
 
     def _begun(self, begin: bytes) -> PostgresConnection:
-        """A connection in a transaction; a new one if the server was started again meanwhile."""
+        """A connection in a transaction; a new one if the server was restarted meanwhile."""
         connection = self.connection
         try:
             connection.raw.execute(begin)
@@ -371,7 +370,7 @@ class PostgresDatabase:
         return connection
 
     def optimize(self) -> None:
-        """Lets the server reuse the place of what was deleted. It overwrites that when it needs the place."""
+        """Lets the server reuse the space of deleted rows. They are overwritten when the space is needed."""
         names = "conversations, trees, messages, turns, drafts, files, message_files, search"
         with self.errors():
             # Tables that others lock are for the next time.
@@ -388,11 +387,11 @@ class PostgresDatabase:
         )
 
     def check(self) -> list[str]:
-        """Nothing: the server looks after its files."""
+        """Does nothing: the server maintains its files."""
         return []
 
     def _check(self) -> None:
-        """Whether its tables are of a version that is known; makes them, or migrates older ones."""
+        """Whether its tables are of a version that is known; creates them, or migrates older ones."""
         known, version = len(tables.MIGRATIONS), self._version()
         if version > known and not self.read_only:
             raise StoreError(
@@ -421,7 +420,7 @@ class PostgresDatabase:
             # `if not exists` needs the right to make it even where it exists.
             if db.execute("select to_regnamespace(?)", (SCHEMA,)).fetchone()[0] is None:
                 db.raw.execute(_CREATE_SCHEMA)
-            version = self._version()  # another process may have been first
+            version = self._version()  # another process may have created it first
             for statements, _ in tables.MIGRATIONS[version:]:
                 for statement in statements.rstrip(";\n").split(";\n"):
                     form = _table(statement).encode()
@@ -434,7 +433,7 @@ class PostgresDatabase:
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
-        """Makes StoreErrors of what the driver raises."""
+        """Converts the driver's exceptions to StoreErrors."""
         try:
             yield
         except psycopg.Error as error:

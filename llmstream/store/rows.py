@@ -1,7 +1,7 @@
 """Messages as rows: their ids, their files, and the words by which they are found.
 
 The id of a message is a keyed hash of its saved form and of its parent's id. So a message that is added again
-is not stored again, and a hash reveals nothing of the words without the tree's key.
+is not stored again, and a hash reveals nothing about the words without the tree's key.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def add_message(
             body,
         ),
     ).fetchone()
-    if added is None:  # a process has added it meanwhile, to a fork
+    if added is None:  # another process has added it meanwhile, to a fork
         return add_message(db, tree, key, conversation, parent, message, at)
     (n,) = added
     for place, data in files:
@@ -123,7 +123,7 @@ def delete_messages(db: Connection, rows: Iterable[int]) -> None:
     """Deletes messages with their words, and the files that no other message has."""
     for n in rows:
         files, body = db.execute("select files, body from messages where n = ?", (n,)).fetchone()
-        # As they were added: an index without content forgets a message only by its own words.
+        # As they were added: a contentless index removes a message only if given its own words.
         found = words_of(message_from_json(body))
         if any(found):
             db.remove_words(n, found)
@@ -170,7 +170,7 @@ def _with_data(part: Any, place: str, files: dict[str, bytes]) -> Any:
     return msgspec.structs.replace(part, data=files[place]) if place in files else part
 
 
-# Words. What is here decides what `delete_messages` takes out of the index again: a change needs a migration.
+# Words. `delete_messages` removes the same words from the index, so a change here needs a migration.
 
 # Scripts without spaces between words: each character is a word, and a search looks for them in a row.
 # Thai and Lao, Burmese, Khmer, kana, Han and Hangul.
@@ -186,8 +186,8 @@ def spaced(text: str) -> str:
 
 
 def words_of(message: Message) -> Words:
-    """What the index has of a message: nothing of system prompts."""
-    # The same long prompt stands in every conversation, and would be found for each of its words.
+    """The indexed words of a message; none for system prompts."""
+    # The same long prompt is in every conversation, and would match each of its words.
     if message.role == Role.SYSTEM:
         return Words("", "", "")
     words, reasoning, tools = list[str](), list[str](), list[str]()

@@ -17,11 +17,11 @@ from llmstream.store.rows import read_message, texts_of
 
 __all__ = ["Hit", "search"]
 
-# How many of the newest messages with the words are ranked: for a word that stands in every message, to rank
-# all would take a hundred times as long.
+# How many of the newest messages with the words are ranked: for a word in every message, ranking all would
+# take a hundred times as long.
 _NEWEST: Final = 2_000
 
-# Characters of an excerpt before the first word; behind its beginning there are twice as many.
+# Characters of an excerpt before the first word; after its beginning there are twice as many.
 _AROUND: Final = 60
 _WORD: Final = re.compile(r'"([^"]*)"|(\S+)')
 
@@ -53,11 +53,11 @@ from messages m join conversations c on c.n = m.conversation where m.n = ?
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A message in which the words stand.
+    """A message with the words.
 
     conversation: its name; `index`: the message's place in its branch
     created:      seconds since 1970
-    excerpt:      the text around the first word; `found` is where words stand in it, as (start, end)
+    excerpt:      the text around the first word; `found` has the positions of words in it, as (start, end)
     """
 
     conversation: str
@@ -96,7 +96,7 @@ def search(
     if not words:
         raise InvalidRequest(f"there is no word to search for in {text[:40]!r}")
     filters = ""
-    # Only where there are any: the join takes ten times as long as a search without it.
+    # Only if there are conditions: the join takes ten times as long as a search without it.
     if _has_others(db, owner):
         filters += " and c.owner = :owner"
     if role is not None:
@@ -134,7 +134,7 @@ def search(
 def _ranked(rows: Iterable[tuple[int, str, bytes]], words: list[str]) -> list[int]:
     """Messages by how often they have the words for their length, newer ones first among equals.
 
-    What tools gave counts half: it has many words that no person or model wrote.
+    Results of tools count half: they have many words that neither a person nor a model wrote.
     """
     wanted = [_folded(word.removesuffix("*")).encode() for word in words]
     scored = []
@@ -169,7 +169,7 @@ def _hit(db: Connection, row: tuple[object, ...], words: list[str]) -> Hit:
 
 
 def _excerpt(texts: list[str], words: list[str]) -> tuple[str, list[tuple[int, int]]]:
-    """The text around the first word that is found, on one line."""
+    """The text around the first word found, on one line."""
     wanted = [_folded(word.removesuffix("*")) for word in words]
     best = ""
     start = -1
@@ -195,7 +195,7 @@ def _excerpt(texts: list[str], words: list[str]) -> tuple[str, list[tuple[int, i
 
 
 def _folded(text: str) -> str:
-    """The text without case and accents, character by character, so that places stay."""
+    """The text without case and accents, character by character, so that positions stay the same."""
     if text.isascii():
         return text.lower()
     return "".join([_plain(character) for character in text])

@@ -28,7 +28,7 @@ from llmstream.store.rows import spaced
 __all__ = ["FileWriter", "SQLiteDatabase"]
 
 APPLICATION: Final = 0x6C6C6D73
-"""In `pragma application_id`: "llms", so that another program's file is not taken for a store."""
+"""In `pragma application_id`: "llms", so that another program's file is not mistaken for a store."""
 _SET_APPLICATION: Final = f"pragma application_id = {APPLICATION}"
 
 # How long a write waits for those of other processes. Each takes about a millisecond; SQLite's waiting is not
@@ -41,7 +41,7 @@ def _query(words: Sequence[str]) -> str:
 
 
 def _quoted(word: str) -> str:
-    """A word for FTS5, of which nothing is syntax; one that ends in `*` finds longer ones too."""
+    """A word quoted for FTS5; one that ends in `*` also finds longer words."""
     prefix = "*" if len(word) > 1 and word.endswith("*") else ""
     inner = spaced(word.removesuffix("*") if prefix else word).replace('"', '""')
     return f'"{inner.strip()}"{prefix}'
@@ -57,7 +57,7 @@ _DIALECT: Final = Dialect(
 )
 
 
-# Connections of the process that this one was forked from: closing them would take that one's locks.
+# Connections of the process that this one was forked from: closing them would release that process's locks.
 _inherited: Final[list[sqlite3.Connection]] = []
 
 
@@ -116,11 +116,11 @@ class FileWriter:
 
     def appear(self) -> None:
         """As in `Writer`."""
-        if self._process != os.getpid():  # a fork is a writer of its own; the lock of the file is not its own
+        if self._process != os.getpid():  # a fork is a separate writer, without the lock of the file
             self._process, self._file, self.id = os.getpid(), None, uuid.uuid4().hex
         if self._file is None:
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            # Exclusively: whoever has this file is this writer.
+            # Exclusive creation: the process with this file is this writer.
             file = os.open(self._folder / self.id, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
             lock(file)
             self._file = file
@@ -148,7 +148,7 @@ class FileWriter:
             return True
         finally:
             os.close(file)
-        # A writer without a file is dead, so nobody needs it.
+        # A writer without a file is dead, so the lock file is not needed.
         with contextlib.suppress(OSError):
             (self._folder / writer).unlink()
         return False
@@ -157,7 +157,7 @@ class FileWriter:
 class SQLiteDatabase:
     """A file; see `Database`.
 
-    path:      made if it is missing, readable by its owner only; its folder too
+    path:      created if missing, readable by its owner only; its folder too
     read_only: changes nothing, and also opens the file of a newer llmstream
     raises:    StoreError if it cannot be opened
     """
@@ -196,7 +196,7 @@ class SQLiteDatabase:
 
     @property
     def connection(self) -> SQLiteConnection:
-        """That of this thread."""
+        """The connection of this thread."""
         found: SQLiteConnection | None = getattr(self._threads, "connection", None)
         if found is None or found.process != os.getpid():
             if self._closed:
@@ -207,10 +207,10 @@ class SQLiteDatabase:
 
     @contextlib.contextmanager
     def writing(self, *, alone: bool = False) -> Iterator[SQLiteConnection]:
-        """As in `Database`. A writer is alone in any case."""
+        """As in `Database`. A writer is exclusive in any case."""
         with self._errors():
             connection = self.connection
-            # Within another transaction: the outer one ends it.
+            # Nested in another transaction, which will end it.
             if connection.raw.in_transaction:
                 yield connection
                 return
@@ -245,7 +245,7 @@ class SQLiteDatabase:
         if target.exists():
             raise StoreError(f"{target} already exists. Name a new file.")
         with self._errors():
-            # Made before SQLite writes it: that would create it readable by everyone.
+            # Created before SQLite writes it, which would create it readable by everyone.
             os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             try:
                 # A consistent copy of one moment, without the pages of deleted rows.
@@ -255,7 +255,7 @@ class SQLiteDatabase:
                 raise
 
     def check(self) -> list[str]:
-        """What SQLite finds wrong with the file; [] if it is sound."""
+        """The problems that SQLite finds in the file; [] if there are none."""
         try:
             found = [row[0] for row in self.connection.execute("pragma integrity_check")]
         except sqlite3.DatabaseError as error:  # too damaged to be checked to its end
@@ -272,7 +272,7 @@ class SQLiteDatabase:
         try:
             # Deleted conversations are overwritten, and not only unlinked: see `Store.delete`.
             raw.execute("pragma secure_delete = on")
-            raw.execute("pragma foreign_keys = off")  # rows are deleted in an order of ours
+            raw.execute("pragma foreign_keys = off")  # rows are deleted in our own order
             raw.execute("pragma synchronous = normal")
             raw.execute("pragma temp_store = memory")
             # 16 MB, so that a search does not read the same pages of the index again.
@@ -283,7 +283,7 @@ class SQLiteDatabase:
         return raw
 
     def _check(self) -> None:
-        """Whether it is a store of a version that is known; makes the tables, or migrates older ones."""
+        """Whether it is a store of a version that is known; creates the tables, or migrates older ones."""
         raw, known = self.connection.raw, len(tables.MIGRATIONS)
         version = self._version(raw)
         if version > known and not self.read_only:
@@ -301,7 +301,7 @@ class SQLiteDatabase:
 
         raises: StoreError if they are another program's
         """
-        # One moment: another process may make the tables between two reads.
+        # One snapshot: another process may create the tables between two reads.
         with contextlib.nullcontext() if raw.in_transaction else transaction(raw, "begin"):
             (application,) = raw.execute("pragma application_id").fetchone()
             (version,) = raw.execute("pragma user_version").fetchone()
@@ -317,7 +317,7 @@ class SQLiteDatabase:
         if version and any(rewrites for _, rewrites in tables.MIGRATIONS[version:]):
             self.copy(self.path.with_name(f"{self.path.name}.before-{known}-{int(time.time())}"))
         with transaction(raw):
-            version = self._version(raw)  # another process may have been first
+            version = self._version(raw)  # another process may have migrated first
             for statements, _ in tables.MIGRATIONS[version:]:
                 for statement in statements.split(";\n"):
                     raw.execute(statement)

@@ -46,7 +46,7 @@ class TurnInfo(msgspec.Struct, frozen=True):
     state:    "done", "left", "failed", "lost" with its process, or "open"
     after:    row of the message before the answer; `head`: of its last one; as `Hit.message`
     warnings: as JSON
-    asked:    the settings that were chosen, such as `temperature`; others were the vendor's
+    asked:    the chosen settings, such as `temperature`; others were the vendor's
     log:      the id under which an event log keeps the run, or ""
     """
 
@@ -107,13 +107,13 @@ def open_store(
     content: bool = True,
     clock: Callable[[], float] = time.time,
 ) -> Store:
-    """Opens a store of conversations; it is made if it is missing.
+    """Opens a store of conversations; it is created if missing.
 
     address:   "sqlite:PATH", where ~ is the home folder; or "postgresql://USER@HOST/DATABASE" (extra
                `postgres`), for processes of several machines
     read_only: changes nothing; also reads the file of a newer llmstream
     price:     as for `Agent`, to store what turns cost: `llmstream.prices.price`
-    owner:     whose conversations these are; others in the same file are not seen
+    owner:     the owner of the conversations; those of others in the same file are not visible
     content:   False stores no texts from now on, only that there was a request, with its model, settings,
                tokens, cost, times, and the code of its error. Its chats are in memory
     clock:     seconds since 1970
@@ -171,7 +171,7 @@ class Store:
         return f"<Store {self.database.name}>"
 
     def close(self) -> None:
-        """Closes the file. Idempotent."""
+        """Closes the store. Idempotent."""
         self._close()
 
     def __enter__(self) -> Self:
@@ -266,7 +266,7 @@ class Store:
         return found
 
     def fork(self, name: str, new: str) -> StoredChat:
-        """A new conversation that begins as another one is now. They share these messages, and nothing after.
+        """A new conversation that begins with the current messages of another one. They share only these.
 
         raises: StoreError
         """
@@ -289,7 +289,7 @@ class Store:
                 db.execute("update conversations set tags = ? where n = ?", (given, row.n))
 
     def notes(self, name: str) -> dict[str, str]:
-        """What the application has noted about a conversation.
+        """A note of the application about a conversation.
 
         raises: StoreError
         """
@@ -328,7 +328,7 @@ class Store:
             raise _missing(name)
         return row
 
-    # What is asked of all conversations.
+    # Queries over all conversations.
 
     def search(
         self,
@@ -407,13 +407,13 @@ class Store:
     # Deleting, and copies.
 
     def delete(self, *names: str, optimize: bool = True) -> None:
-        """Deletes conversations with all branches, for good: their rows, words and files are overwritten.
+        """Deletes conversations with all branches permanently: their rows, words and files are overwritten.
 
         optimize: rewrites the index, which takes seconds in a large store; without it deleted words stay in
                   the file until the next `prune`, `delete` or `optimize`
         raises:   StoreError if there is none of a name; then nothing is deleted
         """
-        # Alone: a file that is deleted as its last message goes may get another one at that moment.
+        # Exclusive: a file being deleted with its last message could get a new message at that moment.
         with self.database.writing(alone=True) as db:
             for row in [self._row(db, name) for name in names]:
                 conversations.delete_conversation(db, row)
@@ -451,7 +451,7 @@ class Store:
         self.database.copy(Path(path))
 
     def check(self) -> list[str]:
-        """What is wrong with the file, by SQLite's integrity check, and with its rows; [] if it is sound."""
+        """The problems of the file, by SQLite's integrity check, and of its rows; [] if there are none."""
         found = self.database.check()
         # Of a damaged file rows prove nothing.
         if not found:

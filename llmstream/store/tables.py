@@ -53,5 +53,5 @@ create table meta (name text primary key, value text not null) strict, without r
     ),
     ("alter table turns add column asked text not null default '{}'", False),
 )
-"""Statements from one version of the tables to the next, and whether they rewrite what is there: a file is
-copied before such a step. An entry is never changed once it is released."""
+"""Statements from one version of the tables to the next, and whether they rewrite existing
+rows: a file is copied before such a step. An entry is never changed once it is released."""

@@ -1,8 +1,8 @@
-"""Turns: what each request cost and how it went, and its answer while it comes.
+"""Turns: the cost and outcome of each request, and its answer while it arrives.
 
-The events of an answer are drafts until it is over: each batch is in the file before its reader sees it. When
-the message is complete it replaces them. A process that dies leaves a turn open; the next one that opens the
-store makes messages of its drafts, as far as they came; see `Writer`.
+The events of an answer are drafts until it is complete: each batch is stored before its reader gets it. The
+complete message replaces them. A process that dies leaves a turn open; the next process that opens the store
+builds messages from its drafts; see `Writer`.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Facts", "StoredTurn", "close", "recover"]
 
-# Settings that may quote what was written.
+# Settings that may contain prompt text.
 _TEXTS: Final = frozenset({"stop"})
 
-# What a reader sees first: `first_s` is the time to it.
+# The first visible events: `first_s` is the time to them.
 _CONTENT: Final = (TextDelta, ReasoningDelta, ToolInputDelta, ToolCall)
 
 
 class Facts(msgspec.Struct):
-    """What the events of one response say beside its content. Times are seconds from its request on."""
+    """Data of one response besides its content. Times are seconds since its request."""
 
     step: int = 0
     finish: str = ""
@@ -67,7 +67,7 @@ class Facts(msgspec.Struct):
     total_s: float | None = None
 
     def feed(self, event: Event, at_s: float) -> None:
-        """Notes one event."""
+        """Records one event."""
         match event:
             case StreamStart(warnings):
                 self.warnings = warnings
@@ -92,8 +92,7 @@ _DRAFT: Final = "insert into drafts select n, ?, ? from turns where n = ? and st
 class StoredTurn:
     """A turn of a chat in a store; see `ChatTurn`.
 
-    A failure of the store takes nothing from the reader: it is in `chat.failure`, and the next write tries
-    again what is missing.
+    A failure of the store does not affect the reader: it is in `chat.failure`, and the next write retries.
     """
 
     def __init__(self, chat: StoredChat, model: str, asked: Mapping[str, object]) -> None:
@@ -118,16 +117,16 @@ class StoredTurn:
 
     def feed(self, events: Sequence[msgspec.Struct]) -> None:
         """As in `ChatTurn`."""
-        # Raw events are large, and no part of the message that is made of drafts.
+        # Raw events are large, and not part of the message built from drafts.
         given: list[Any] = [event for event in events if not isinstance(event, Raw)]
         if not self._begun:
-            # Without anything shown, there is no answer to store.
+            # Without visible content, there is no answer to store.
             if all(isinstance(event, Finish | ErrorEvent | StepFinish) for event in given):
                 return  # the end of a run whose steps are complete
             self._begun, self._facts = True, Facts()
         at_s = time.monotonic() - self._began
         for event in given:
-            # Nearly all events are such deltas, and say nothing more of the response.
+            # Nearly all events are such deltas, without further data of the response.
             if type(event) is not TextDelta or self._facts.first_s is None:
                 self._facts.feed(event, at_s)
         try:
@@ -144,12 +143,12 @@ class StoredTurn:
             return
         with self._chat.changing() as db:
             if self._row is None:
-                # First: a turn whose writer is not alive is taken for lost.
+                # First: a turn whose writer is not alive counts as lost.
                 store.writer.appear()
                 conversation, after = self._chat.place(db)
                 self._row, self._seq = self._open(db, conversation, after), 0
             if store.content:
-                # Not into a turn that another process has taken for lost.
+                # Not into a turn that another process has marked as lost.
                 statement = _DRAFT + db.locked("turns")
                 db.execute(statement, (self._seq, events, self._row))
         self._seq += 1
@@ -201,7 +200,7 @@ def close(
 ) -> None:
     """Ends a turn: its facts replace its drafts.
 
-    state: "done", "left" by its reader, "failed", or "lost" with its process
+    state: "done", "left" (closed by its reader), "failed", or "lost" with its process
     """
     usage = facts.usage
     db.execute(
@@ -237,10 +236,10 @@ _LOST: Final = (
 
 
 def recover(db: Connection, turn: int, at: float) -> None:
-    """Makes messages of the drafts of a turn whose process died; inside a transaction."""
+    """Builds messages from the drafts of a turn whose process died; inside a transaction."""
     statement = _LOST + db.locked("c, t")
     found = db.execute(statement, (turn,)).fetchone()
-    if found is None:  # another process was first
+    if found is None:  # another process did it first
         return
     *fields, after = found
     drafts = db.execute("select events from drafts where turn = ? order by seq", (turn,))
@@ -248,20 +247,20 @@ def recover(db: Connection, turn: int, at: float) -> None:
     facts = Facts()
     for event in events:
         facts.feed(event, 0.0)
-    facts.first_s = facts.total_s = None  # nobody knows
+    facts.first_s = facts.total_s = None  # unknown
     row = Row(*fields)
     tip = None
     if after is not None:
         tip = Link(after, *db.execute("select id, depth from messages where n = ?", (after,)).fetchone())
-    # Below what was there when the turn began: a conversation that went on elsewhere stays there.
+    # After the messages present when the turn began: a conversation continued elsewhere is not moved.
     links = add_messages(db, row, tip, folded(events), at, own_head=after)
     close(db, turn, "lost", facts, links[-1].n if links else None)
 
 
 def folded(events: Sequence[Event]) -> list[Message]:
-    """The messages of a response that came so far, and of the results of its calls.
+    """The messages of a response so far, and of the results of its calls.
 
-    Of one that broke off, what was shown stays: text and reasoning, no calls.
+    For an interrupted one, the visible content stays: text and reasoning, no calls.
     """
     fold = Accumulator()
     fold.feed_many(events)
@@ -272,7 +271,7 @@ def folded(events: Sequence[Event]) -> list[Message]:
     if not message.parts:
         return []
     own = (message.metadata or {}).get("llmstream", {})
-    # Read by whoever shows the conversation: the answer looks like any other otherwise.
+    # For displays of the conversation: otherwise the answer looks like any other.
     message.set_meta("llmstream", {**own, "incomplete": True})
     results = fold.tool_message if message.tool_calls else None
     return [message] if results is None else [message, results]

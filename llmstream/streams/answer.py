@@ -25,13 +25,13 @@ _log: Final = logging.getLogger("llmstream")
 # How long to wait for usage and end markers after a complete answer, even if pings come.
 _TRAILER_S: Final = 1.0
 
-# How much of them is read; usage and end markers have a few hundred bytes.
+# Limit for the bytes read after it; usage and end markers have a few hundred bytes.
 _TRAILER_BYTES: Final = 64 * 1024
 
 # Enough to show an HTML page or a JSON error in place of a stream.
 _EXCERPT_BYTES: Final = 2048
 _SSE_BEGINS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
-_SSE_FIELDS: Final = (b"data", b"event", b"id", b"retry", b"")  # the last is a comment's
+_SSE_FIELDS: Final = (b"data", b"event", b"id", b"retry", b"")  # including the line break of a comment
 
 # Limit for an answer that is one JSON value instead of a stream.
 _MAX_JSON_BYTES: Final = 16 * 1024 * 1024
@@ -45,17 +45,17 @@ Reopen: TypeAlias = "Callable[[LLMStreamError, Position], Awaitable[ResumedBody 
 """(error, last position) to the rest of the answer, or None if it is not available."""
 
 Continue: TypeAlias = Callable[[Place, LLMStreamError | None], Awaitable[tuple[Body, Watchdog]]]
-"""(place to continue, error) to the next response of the answer and its watchdog."""
+"""(place to continue, error) to the next response of the answer and the watchdog of that response."""
 
 
 Take: TypeAlias = Callable[[list[Event]], bool]
-"""Takes a batch, or returns False, which leaves it to `read`."""
+"""Consumes a batch; returns False to have `read` return it instead."""
 
 
 class Answer:
     """Reads one answer. `read()` returns batches of events until `over`.
 
-    watchdog: of the attempt; from now on it aborts this answer
+    watchdog: of the attempt; from here on a timeout aborts this answer
     follow:   the decoder, if the vendor stores the answer
     reopen:   finds the rest of a stored answer after a break
     more:     the decoder, if the vendor may split the answer into several responses
@@ -71,7 +71,7 @@ class Answer:
         self,
         plan: Plan,
         response: Body,
-        sentence: GuardedDecoder,
+        guarded: GuardedDecoder,
         watchdog: Watchdog,
         *,
         follow: ResumableDecoder | None = None,
@@ -80,7 +80,7 @@ class Answer:
         go_on: Continue | None = None,
     ) -> None:
         self.response = response
-        self.sentence = sentence
+        self.guarded = guarded
         self._plan = plan
         self._follow = follow
         self._reopen = reopen
@@ -98,17 +98,17 @@ class Answer:
         self._excerpt: bytes | None = b""
         self._slices: list[bytes] = []
         self._take: Take | None = None
-        self._decoded: tuple[int, list[Event]] | None = None  # of the piece that `read` gets next
+        self._decoded: tuple[int, list[Event]] | None = None  # of the piece that `read` returns next
 
     @property
     def over(self) -> bool:
         """Whether finish has been returned."""
-        return self.sentence.done
+        return self.guarded.done
 
     @property
     def error(self) -> LLMStreamError | None:
         """The error to raise at the end of iteration, or None."""
-        return self.sentence.error
+        return self.guarded.error
 
     @property
     def named(self) -> bool:
@@ -123,19 +123,19 @@ class Answer:
         return self._more.next_place if self._more is not None else None
 
     def close(self) -> None:
-        """Leaves at once: closes the socket unless the body is over."""
+        """Disconnects at once: closes the socket unless the body is complete."""
         self._watchdog.stop()
         self.response.close()
 
-    def content_came(self) -> None:
+    def content_arrived(self) -> None:
         """Switches from the first-event deadline to the idle deadline."""
         self.waits_for_content = False
-        self._watchdog.content_came()
+        self._watchdog.content_arrived()
 
     def pour(self, take: Take) -> None:
-        """Gives batches to `take` as they arrive while `read` waits; see `aiohttp_patches.divert`.
+        """Passes batches to `take` as they arrive while `read` waits; see `aiohttp_patches.divert`.
 
-        Not those that need more than that: at its end, in an error, or if the rest may come from elsewhere.
+        `read` returns the others: at the end, after an error, or if another response may continue the answer.
         """
         if self._bodies is None and self._excerpt is None and not self._plan.include_raw:
             self._take = take
@@ -143,14 +143,14 @@ class Answer:
     def _arrived(self, chunk: bytes) -> bool:
         """Decodes a piece in the callback of its socket."""
         assert self._take is not None  # by _piece
-        sentence = self.sentence
+        guarded = self.guarded
         if len(chunk) > _SLICE_BYTES:
             return False
         try:
-            events = sentence.feed(chunk)
+            events = guarded.feed(chunk)
         except Exception as error:
             events = self._unforeseen(error)
-        if not (sentence.done or sentence.complete):
+        if not (guarded.done or guarded.complete):
             if not events:
                 return True
             if self._take(events):
@@ -174,7 +174,7 @@ class Answer:
     async def _begin(self) -> list[Event]:
         response = self.response
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        start = self.sentence.start()
+        start = self.guarded.start()
         # By exclusion: servers label streams as text/plain, application/octet-stream, or not at all.
         if response.status < 400 and media_type not in ("application/json", "text/html"):
             return start
@@ -186,26 +186,26 @@ class Answer:
         streams = self._plan.content_type == "text/event-stream" and self._follow is None
         if streams and body.lstrip().startswith(_SSE_BEGINS):
             # The server labelled a stream with a wrong content type.
-            return start + self.sentence.feed(body) + self.sentence.close()
+            return start + self.guarded.feed(body) + self.guarded.close()
         if media_type == "text/html" or is_error_body(body):
             raise self._no_stream(body)
         return start + self._read_json(body)
 
     async def read(self) -> list[Event]:
-        """Reads until there are events."""
-        sentence = self.sentence
+        """Reads pieces of the body until one yields events."""
+        guarded = self.guarded
         if self._silent_since is None:
             self._silent_since = self._loop.time()
-        # Silence is what the reader has waited for, over several pieces without an event, such as pings.
+        # The idle time counts across pieces without an event, such as pings.
         self._watchdog.waiting_since = self._silent_since
         try:
             while True:
                 events = await self._piece()
-                if sentence.done:
+                if guarded.done:
                     self._watchdog.stop()
                     return events
                 if events:
-                    # Raw events come with each ping, so that they are no sign of life.
+                    # Each ping yields a raw event, so raw events do not reset the idle time.
                     if not self._plan.include_raw or any(type(event) is not Raw for event in events):
                         self._silent_since = None
                     return events
@@ -221,8 +221,8 @@ class Answer:
             self._watchdog.waiting_since = None
 
     def _unforeseen(self, error: Exception) -> list[Event]:
-        """Ends the answer with a typed error after a defect of llmstream."""
-        return self.sentence.fail(self._defect(error))
+        """Ends the answer with a typed error after a bug in llmstream."""
+        return self.guarded.fail(self._defect(error))
 
     def _defect(self, error: Exception) -> DecodeError:
         _log.error("%s: decoding an answer failed; this is a bug", self._plan.provider, exc_info=error)
@@ -233,8 +233,8 @@ class Answer:
 
     async def _piece(self) -> list[Event]:
         """The events of one piece of the body, of its end, or of a failure."""
-        sentence, response = self.sentence, self.response
-        # Events that came with the rest of a stored answer wait in the decoder; no socket has to be read for
+        guarded, response = self.guarded, self.response
+        # Events received with the rest of a stored answer are buffered in the decoder; no read is needed for
         # them.
         if self._follow is not None and self._follow.held:
             return await self._feed(b"")
@@ -243,8 +243,9 @@ class Answer:
                 # Lets other tasks of the loop run between the slices of a very large piece.
                 await asyncio.sleep(0)
                 chunk = self._slices.pop()
-            elif sentence.complete:
-                # A complete answer: what follows, usage at most, has its own short deadline.
+            elif guarded.complete:
+                # The answer is complete: reading what may follow, at most usage, has a separate short
+                # deadline.
                 chunk = await self._trailer()
             else:
                 if self._take is not None and isinstance(response, Response):
@@ -253,56 +254,56 @@ class Answer:
         except LLMStreamError as error:
             # The total deadline ends the stream, even if the answer may be complete.
             if isinstance(error, DeadlineExceeded) and error.reason == "total":
-                return sentence.fail(error)
+                return guarded.fail(error)
             return await self._broken(error)
         if not chunk:
-            # An orderly end of a body is a break too, if the answer is stored or split and has more.
-            if self.named and (not sentence.complete or self._place is not None):
+            # A clean end of the body is also a break, if the answer is stored or split and continues.
+            if self.named and (not guarded.complete or self._place is not None):
                 return await self._broken(IncompleteStream("the body ended before the answer did."))
             return self._end()
         if self._decoded is not None:
             (size, events), self._decoded = self._decoded, None
             if len(chunk) > size:
-                self._slices.append(chunk[size:])  # which came before this task was awake
+                self._slices.append(chunk[size:])  # received before this task resumed
             return events
         if len(chunk) > _SLICE_BYTES:
             starts = range(0, len(chunk), _SLICE_BYTES)
-            # Reversed, because a list gives away its last item at no cost.
+            # Reversed, because popping the last item of a list is O(1).
             self._slices = [chunk[start : start + _SLICE_BYTES] for start in reversed(starts)]
             chunk = self._slices.pop()
-        events = sentence.feed(chunk) if self._bodies is None else await self._feed(chunk)
-        # The beginning of a body counts until the first event: only a body without any is shown in an error.
+        events = guarded.feed(chunk) if self._bodies is None else await self._feed(chunk)
+        # The beginning of a body is stored until the first event: errors quote it only if there was none.
         if self._excerpt is not None:
             self._excerpt = None if events else (self._excerpt + chunk)[:_EXCERPT_BYTES]
         return events
 
     async def _feed(self, chunk: bytes) -> list[Event]:
         """The events of a piece; continues with another body if this one cannot continue."""
-        events = self.sentence.feed(chunk)
+        events = self.guarded.feed(chunk)
         if self._bodies is not None and self._bodies.gap is not None:
             return events + await self._broken(self._bodies.gap)
         return events
 
     async def _broken(self, error: LLMStreamError) -> list[Event]:
-        """Handles a body that ended before the answer: continues with another body, or ends the events."""
-        follow, sentence, place = self._follow, self.sentence, self._place
+        """Handles a body that ended before its answer: continues with another body, or ends the events."""
+        follow, guarded, place = self._follow, self.guarded, self._place
         if place is not None:
-            return await self._next_response(place, None if sentence.complete else error)
+            return await self._next_response(place, None if guarded.complete else error)
         position = follow.position if follow is not None else None
-        # Without a position there is no rest to ask for: a new request would begin the answer again.
-        if self._reopen is None or follow is None or position is None or sentence.complete:
-            return sentence.close(error)
+        # Without a position the rest cannot be requested: a new request would restart the answer.
+        if self._reopen is None or follow is None or position is None or guarded.complete:
+            return guarded.close(error)
         if not is_break(error):
-            return sentence.close(error)
+            return guarded.close(error)
         self._watchdog.stop()
         self.response.close()
         try:
             rest = await self._reopen(error, position)
         except DeadlineExceeded as passed:
-            return sentence.fail(passed)
+            return guarded.fail(passed)
         if rest is None:
-            return sentence.close(error)
-        # The rest begins with a whole event; half of one from the old body would be put before it.
+            return guarded.close(error)
+        # The rest begins at an event boundary; discard the incomplete event of the old body.
         follow.reconnect()
         self._slices, self._excerpt = [], None
         if isinstance(rest, bytes):
@@ -319,11 +320,11 @@ class Answer:
         assert self._go_on is not None
         self.continued = self.waits_for_content = True
         self._watchdog.stop()
-        self.response.close()  # one that was read to its end stays open for the next request
+        self.response.close()  # a body read to its end returns its connection to the pool
         try:
             self.response, self._watchdog = await self._go_on(place, failure)
         except LLMStreamError as error:
-            return self.sentence.fail(error)
+            return self.guarded.fail(error)
         self._more.next_body()
         self._slices, self._excerpt = [], None
         self._trailer_due, self._trailer_bytes = None, 0
@@ -338,41 +339,41 @@ class Answer:
         """A piece after a complete answer; b"" once the time for it is over."""
         now = self._loop.time()
         if self._trailer_due is None:
-            # From the first look, not from the last piece: pings would put the end off for ever.
+            # Counted from the first read, not from the last piece: pings would otherwise extend it for ever.
             self._trailer_due = now + _TRAILER_S
         if now < self._trailer_due and self._trailer_bytes <= _TRAILER_BYTES:
             try:
                 async with asyncio.timeout_at(self._trailer_due):
                     piece = await self.response.read()
-            except DeadlineExceeded:  # a TimeoutError too, but not this one's
+            except DeadlineExceeded:  # also a TimeoutError, but not from this timeout
                 raise
             except TimeoutError:
                 pass
             else:
                 self._trailer_bytes += len(piece)
                 return piece
-        self.response.close()  # the time for it is over
+        self.response.close()  # the deadline has passed
         return b""
 
     def _end(self) -> list[Event]:
         """Ends the answer. A body without any event may not have been a stream."""
         body = self._excerpt
-        if body is not None and not self.sentence.complete:
+        if body is not None and not self.guarded.complete:
             text = body.strip()
             expected = self._plan.content_type
             foreign = expected == "text/event-stream" and not _may_be_sse(text)
             one_value = expected != "application/x-ndjson" and is_json(text)
             if not text or text[:1] == b"<" or foreign or one_value or is_error_body(text):
-                return self.sentence.fail(self._no_stream(body))
-        return self.sentence.close()
+                return self.guarded.fail(self._no_stream(body))
+        return self.guarded.close()
 
     def _read_json(self, body: bytes) -> list[Event]:
         """Decodes a complete answer as a stream of one frame, for servers that do not stream."""
         # A line break would end the frame; between JSON tokens it is white space.
         line = b" ".join(body.split(b"\n"))
         framed = line if self._plan.content_type == "application/x-ndjson" else b"data: " + line
-        events = self.sentence.feed(framed + b"\n\n") + self.sentence.close()
-        if self.sentence.error is not None:
+        events = self.guarded.feed(framed + b"\n\n") + self.guarded.close()
+        if self.guarded.error is not None:
             raise self._no_stream(body)
         self._watchdog.stop()
         return events
@@ -380,7 +381,7 @@ class Answer:
     def _refusal(self, body: bytes) -> LLMStreamError:
         plan, response = self._plan, self.response
         error = plan.decode_error(response.status, response.headers, body)
-        # For example the clock of this machine is wrong, and the date of the response shows by how much.
+        # For example, the Date header of the response shows that the local clock is wrong.
         if plan.learn(response.url, response.status, response.headers, body):
             error.retryable, error.retry_after_s = True, 0.0
         return error

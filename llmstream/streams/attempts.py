@@ -37,18 +37,18 @@ Key: TypeAlias = tuple[str, str | None, str]
 """Provider, address and model."""
 
 # More models than a program uses; bounds the memory if model names are generated.
-_MOST_MODELS: Final = 1024
+_MAX_MODELS: Final = 1024
 
 _remembered: dict[Key, list[Refused]] = {}
 
 T = TypeVar("T")
 
-# uvloop counts in milliseconds, so that a deadline may pass one or two before its time.
+# uvloop rounds to milliseconds, so a timer may fire one or two milliseconds early.
 _EARLY_S: Final = 0.002
 
 
 class AttemptClock:
-    """Awaits the steps of a call up to its response, one at a time, within the deadlines.
+    """Awaits the stages of a call up to its response, one at a time, within the deadlines.
 
     started: loop time at which the attempt began
     """
@@ -58,13 +58,13 @@ class AttemptClock:
         self._deadlines = deadlines
         self._total_started = total_started
         self._watchdog: Watchdog | None = None
-        self._timer: asyncio.Timeout | None = None  # of the step that is waited for
+        self._timer: asyncio.Timeout | None = None  # of the stage being awaited
         self._passed: DeadlineExceeded | None = None
         self._left = False
 
     @property
     def left(self) -> bool:
-        """Whether the call was left, so that no further step may wait."""
+        """Whether the call was closed, so that no further stage may wait."""
         return self._left
 
     def begin(self) -> None:
@@ -73,7 +73,7 @@ class AttemptClock:
             self._total_started = asyncio.get_running_loop().time()
 
     def attempt(self) -> Watchdog:
-        """Begins an attempt. One timer watches it, up to the end of its response."""
+        """Starts an attempt. One timer enforces its deadlines up to the end of its response."""
         self.stop()
         self._passed = None
         self.started = asyncio.get_running_loop().time()
@@ -89,26 +89,26 @@ class AttemptClock:
             watchdog.release()
 
     def leave(self) -> None:
-        """Ends the current step and the attempt."""
+        """Ends the current stage and the attempt."""
         self._left = True
         self.stop()
         if self._timer is not None and not self._timer.expired():
             self._timer.reschedule(0.0)
 
     def watched(self, step: Awaitable[T]) -> Awaitable[T]:
-        """Awaits a step of the attempt, up to the head of its response.
+        """Awaits a stage of the attempt, up to the response headers.
 
-        raises: DeadlineExceeded, ConnectionLost once it is left
+        raises: DeadlineExceeded, ConnectionLost once it is closed
         """
         return self._take(step, None)
 
     def in_time(
         self, step: Awaitable[T], started: float | None, silence: str = "first-event"
     ) -> Awaitable[T]:
-        """Awaits a step outside the attempt, with separate deadlines.
+        """Awaits a stage outside the attempt, with separate deadlines.
 
-        started: when it began; None if only the total deadline counts
-        silence: the deadline that counts from then
+        started: when the stage began; None if only the total deadline applies
+        silence: the deadline measured from there
         raises:  as `watched`
         """
         return self._take(step, self._due(started, silence))
@@ -125,17 +125,17 @@ class AttemptClock:
             async with asyncio.timeout_at(due[0] if due else None) as timer:
                 self._timer = timer
                 return await step
-        except DeadlineExceeded:  # the step's own
+        except DeadlineExceeded:  # raised by the stage itself
             raise
         except TimeoutError:
             if self._left:
                 raise ConnectionLost("the stream was left while it was read", retryable=False) from None
-            # Two clocks may have ended the wait: the timer of this step, or the watchdog of the attempt by
-            # `_expire`. A TimeoutError that neither caused is the step's own, for example of a function of
-            # the caller's.
+            # Two timers may have ended the wait: the one of this stage, or the watchdog of the attempt
+            # through `_expire`. Any other TimeoutError was raised by the stage itself, for example by the
+            # caller's function.
             passed = self._passed if due is None else deadline_error(due[1], due[2])
             if passed is None or not timer.expired():
-                raise  # the step's own
+                raise  # raised by the stage itself
             raise passed from None
         finally:
             self._timer = None
@@ -146,7 +146,7 @@ class AttemptClock:
             self._timer.reschedule(0.0)
 
     def _due(self, started: float | None, silence: str) -> Due | None:
-        """The next deadline; only the total one where nothing was begun."""
+        """The next deadline; only the total one if no stage has begun."""
         deadlines = self._deadlines
         step_started = None if started is None else self.started
         hard = hard_due(deadlines, step_started=step_started, total_started=self._total_started or 0.0)
@@ -159,10 +159,10 @@ class AttemptClock:
 class Attempts:
     """The attempts of a call, shared with `Reconnector` and `Continuer`.
 
-    clock:    awaits steps before there is a response
+    clock:    awaits stages before the response
     count:    the number of requests sent
     failures: of the attempts before the last
-    secrets:  returns the texts that no error may show
+    secrets:  returns the texts to mask in errors
     """
 
     def __init__(self, provider: str, deadlines: Deadlines, total_started: float | None) -> None:
@@ -178,13 +178,13 @@ class Attempts:
         if error.provider is None:
             error.provider = self._provider
         error.message = self.without_secrets(error.message)
-        # `str(error)` and a pickle read `args`, and would show the key that was masked in the message.
+        # `str(error)` and a pickle read `args`, and would reveal the key masked in the message.
         error.args = (error.message,)
         error.reason = error.reason and self.without_secrets(error.reason)
         error.request_id = error.request_id and self.without_secrets(error.request_id)
         error.param = error.param and self.without_secrets(error.param)
         error.details = error.details and self._masked(error.details)
-        # The frames of the cause hold the request; its text is already in the message.
+        # The traceback frames of the cause reference the request; the cause's text is already in the message.
         error.__cause__ = error.__context__ = None
         return error.with_traceback(None)
 
@@ -220,7 +220,7 @@ class Attempts:
 
 
 class Adapter:
-    """Removes from the requests of one call what its model has refused."""
+    """Removes from the requests of one call fields that its model has rejected."""
 
     def __init__(self, key: Key, dialect: Dialect) -> None:
         self._key = key
@@ -231,7 +231,7 @@ class Adapter:
         self._repairs: LLMStreamError | None = None
 
     def fit(self, encoded: Encoded) -> Encoded:
-        """The request without refused fields, with a warning for each."""
+        """The request without rejected fields, with a warning for each."""
         known = [*_remembered.get(self._key, ()), *self._learned]
         if known:
             encoded = self._without(encoded, known)
@@ -241,13 +241,13 @@ class Adapter:
         return encoded
 
     def learn(self, error: LLMStreamError) -> bool:
-        """Whether to send the request again, because the error refuses a hint in it."""
+        """Whether to send the request again, because the error rejects an optional setting in it."""
         if self._sent is None or not isinstance(error, BadRequest):
             return False
         if self._repairs is None and self._repaired(self._sent, error) is not None:
             self._repairs = error
             return True
-        from llmstream.dialects.adapting import refused_hint  # loaded only after a refusal
+        from llmstream.dialects.adapting import refused_hint  # imported only after a rejection
 
         refused = refused_hint(error, self._sent)
         if refused is None:
@@ -257,12 +257,12 @@ class Adapter:
         return True
 
     def confirm(self) -> None:
-        """The model has responded: later requests leave out the refused fields too."""
-        self._sent = None  # it is not refused any more, and would be in memory as long as the stream
+        """Records that the reduced request was accepted: later requests omit the fields too."""
+        self._sent = None  # no longer rejected; a reference would stay in memory as long as the stream
         if not self._learned:
             return
-        # All at once: what a model refuses is learned again with one request.
-        if len(_remembered) >= _MOST_MODELS:
+        # Clear everything at once: a rejected field is detected again with one request.
+        if len(_remembered) >= _MAX_MODELS:
             _remembered.clear()
         known = _remembered.setdefault(self._key, [])
         known += [refused for refused in self._learned if refused not in known]
@@ -283,12 +283,12 @@ class Adapter:
 
 
 def forget() -> None:
-    """Clears what models have refused; for tests."""
+    """Clears the record of rejected fields; for tests."""
     _remembered.clear()
 
 
 # As the SDKs of OpenAI and Anthropic wait, but with full jitter, so that clients that failed together do not
-# come back together.
+# retry together.
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 8.0
 
@@ -302,7 +302,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 
     # As the vendors' SDKs.
     max_retries: int = 2
-    # Some servers ask for a day, or for infinity; a caller should learn that at once.
+    # Some servers request a day, or infinity; the caller should get that error at once.
     max_wait_s: float = 60.0
 
     def __post_init__(self) -> None:
@@ -321,8 +321,8 @@ def wait_before_retry_s(
     """
     if not error.retryable or attempt > retry.max_retries:
         return None
-    # A vendor's wait is obeyed or refused, never shortened: an earlier request would be counted against the
-    # limit again.
+    # A vendor's Retry-After is either honoured or fails the call, never shortened: an earlier retry would
+    # count against the limit again.
     if error.retry_after_s is not None:
         return error.retry_after_s if error.retry_after_s <= retry.max_wait_s else None
     cap = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** (attempt - 1), retry.max_wait_s)
@@ -337,7 +337,7 @@ def worth_another(error: LLMStreamError) -> bool:
 
 
 # The retry quota of botocore's standard mode: a retry costs 5, one after a timeout 10, a success returns 1.
-# So an outage ends in one retry for five successes, not in a multiple of the load.
+# So in an outage retries drop to one for five successes instead of multiplying the load.
 _CAPACITY: Final = 500
 _COST: Final = 5
 _COST_OF_SILENCE: Final = 10
@@ -345,7 +345,7 @@ _REFUND: Final = 1
 
 
 class RetryBudget:
-    """Limits the retries of one provider in a process, so that an outage is not multiplied.
+    """Limits the retries of one provider in a process, so that retries do not multiply the load of an outage.
 
     A retry costs 5, one after a deadline 10; an attempt that has content returns 1.
     """
@@ -355,7 +355,7 @@ class RetryBudget:
         self.left = capacity
 
     def take(self, error: LLMStreamError) -> bool:
-        """Whether the budget suffices for a retry after this error; if so, takes its cost."""
+        """Whether the budget covers a retry after this error; if so, deducts its cost."""
         cost = _COST_OF_SILENCE if isinstance(error, DeadlineExceeded) else _COST
         if cost > self.left:
             return False
@@ -363,7 +363,7 @@ class RetryBudget:
         return True
 
     def give_back(self) -> None:
-        """Returns a part after an attempt that had content."""
+        """Refunds a part after an attempt that had content."""
         self.left = min(self._capacity, self.left + _REFUND)
 
 
@@ -371,5 +371,5 @@ _budgets: dict[str, RetryBudget] = {}
 
 
 def budget_of(provider: str) -> RetryBudget:
-    """The budget that all calls of one provider share in this process."""
+    """The retry budget shared by all calls of one provider in this process."""
     return _budgets.get(provider) or _budgets.setdefault(provider, RetryBudget())

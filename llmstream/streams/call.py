@@ -34,7 +34,7 @@ __all__ = [
     "unmarked",
 ]
 
-# Fields of the response that its message stores, as flat texts: objects there are the vendors'.
+# Response fields stored in the message as flat strings: nested objects there belong to the vendors.
 _MARKS: Final = ("provider", "model", "id", "request_id")
 
 _RETRY_HEADERS: Final = ("retry-after", "retry-after-ms")
@@ -85,10 +85,10 @@ class Call(Protocol):
         """Waits for the next events and returns at least one; [] at the end."""
 
     def close(self) -> None:
-        """Leaves at once: closes the socket and ends a pending read."""
+        """Disconnects at once: closes the socket and ends a pending read."""
 
     async def aclose(self) -> None:
-        """Leaves as `close` does, and waits for cleanup."""
+        """Closes as `close` does, and waits for cleanup."""
 
     async def steer(self, content: Sequence[Part]) -> None:
         """Sends input to the model while it responds.
@@ -121,10 +121,10 @@ class CallingModel(Protocol):
         """Creates a call that reads a stored answer."""
 
     async def load(self) -> None:
-        """Imports what its calls need, off the event loop."""
+        """Imports the modules that its calls need, off the event loop."""
 
     async def cancel(self, token: ResumeToken) -> None:
-        """Ends an answer that the vendor stores."""
+        """Cancels an answer that the vendor stores."""
 
     def other(self, spec: str) -> CallingModel:
         """Another model, by its spec."""
@@ -133,7 +133,7 @@ class CallingModel(Protocol):
 class ResponseInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Data about one response; None for what the vendor has not reported, or not yet.
 
-    provider:   that responded; after a fallback not the one of the request
+    provider:   the one that responded; after a fallback not the requested one
     model:      the requested model: prices are keyed by "provider:model"
     model_id:   the vendor's name for it, often with a date
     id:         of the response
@@ -171,7 +171,7 @@ def response_info(responding: str, fold: Accumulator, call: Call | None) -> Resp
 
 
 def _exchange_id(call: Call | None) -> str | None:
-    """The vendor's id of the HTTP exchange; that of an error wins, which may come in the stream."""
+    """The vendor's id of the HTTP exchange; that of an error in the stream takes precedence."""
     if call is None:
         return None
     failed = None if call.error is None else call.error.request_id
@@ -199,7 +199,7 @@ def mark_message(message: Message, responding: str, fold: Accumulator, call: Cal
 
 
 def unmarked(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The metadata without the fields of `mark_message`, to compare conversations that differ only in ids."""
+    """The metadata without the fields of `mark_message`, to compare conversations regardless of ids."""
     own = (metadata or {}).get(OWN_KEY)
     if metadata is None or not isinstance(own, dict):
         return metadata

@@ -67,9 +67,9 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 class Secrets:
-    """Finds the texts to mask in the errors of a request, once: a call may have any number of texts to mask.
+    """Finds the texts to mask in the errors of a request, once per request.
 
-    known_key: the key to mask, of the one that was given
+    known_key: returns the key to mask for the given api_key
     """
 
     # Not a cached function: that takes 900 bytes for each open stream.
@@ -82,7 +82,7 @@ class Secrets:
         self._found: tuple[str, ...] | None = None
 
     def __call__(self) -> tuple[str, ...]:
-        """Returns the texts, longest first."""
+        """The texts, longest first."""
         if self._found is None:
             key = self._known_key(self._given)
             self._found = secrets_of(key, self._http.headers, self._http.url)
@@ -90,33 +90,33 @@ class Secrets:
 
 
 def secrets_of(key: str | None, headers: Mapping[str, str], url: str = "") -> tuple[str, ...]:
-    """The texts that no error may show, longest first.
+    """The texts to mask in errors, longest first.
 
     These are the key, credentials in headers and in the URL, and passwords of proxies.
     """
-    from urllib.parse import unquote, urlsplit  # both are loaded with the first failure
+    from urllib.parse import unquote, urlsplit  # both are imported at the first failure
 
     from llmstream.transport.egress import proxy_secrets
 
     found = {key or "", *proxy_secrets(), unquote(urlsplit(url).password or "")}
     for name, value in headers.items():
-        # Anything but text is refused with a typed error before it is sent.
+        # A non-string value is rejected with a typed error before the request is sent.
         if isinstance(name, str) and isinstance(value, str) and carries_secret(name):
-            found |= {value, value.rpartition(" ")[2]}  # also without the word Bearer
+            found |= {value, value.rpartition(" ")[2]}  # also mask the token without "Bearer"
             if name.lower() == "cookie":
-                # A server may echo one cookie of several.
+                # A server may echo only one of several cookies.
                 found |= {cookie.partition("=")[2].strip() for cookie in value.split(";")}
     for parameter in url.partition("?")[2].split("&"):
         name, _, value = parameter.partition("=")
         if carries_secret_parameter(name):
             # An error may quote the URL as it was sent, or decoded.
             found |= {value, unquote(value)}
-    # Longest first: a shorter secret inside a longer one would leave its rest.
+    # Longest first: replacing a short secret inside a longer one would leave the remainder visible.
     return tuple(sorted([s for s in found if len(s) >= _SHORTEST_SECRET], key=len, reverse=True))
 
 
 Continued: TypeAlias = Callable[[Place], Awaitable[Prepared]]
-"""Prepares the request that continues a cut answer at a place."""
+"""Prepares the request that continues an incomplete answer at a position."""
 
 
 class StoredAnswer(msgspec.Struct, frozen=True):
@@ -136,7 +136,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The inputs of a call.
 
     prepare:     called before each attempt, because keys and signatures expire
-    explain:     adds to an error what its URL reveals about the cause
+    explain:     adds to an error a hint at the cause, derived from the URL
     new_keys:    whether `prepare` may use another key after a refusal
     model, call_id: identify the call in observations
     request:     for observers with `wants_content`
@@ -179,7 +179,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def asking_to_store(dialect: Dialect, request: Request, *, provider: str) -> tuple[Request, list[Warning]]:
-    """The request for a stored answer; unchanged, with a warning, if the vendor does not store answers."""
+    """The request for a stored answer; unchanged, with a warning, if the vendor does not store them."""
     changed = dialect.background.store(request, provider=provider) if dialect.background else None
     if changed is not None:
         return changed, []
@@ -216,7 +216,7 @@ class PlannedModel(Protocol):
 
     @property
     def _renews_keys(self) -> bool:
-        """Whether the key comes from a function, which may return another one."""
+        """Whether a function returns the key, so that the next attempt may have another one."""
 
     def _decode_error(self, status: int, headers: dict[str, str], body: bytes) -> LLMStreamError:
         """The typed error for a response that is not a stream."""
@@ -240,7 +240,7 @@ class PlannedModel(Protocol):
 def call_plan(model: PlannedModel, request: Request, given: Options, before: list[Warning]) -> Plan:
     """The plan of a new call.
 
-    before: warnings that come first
+    before: warnings reported before the plan's own
     """
     dialect, name = model.provider.dialect, model.provider.name
     warnings = before
@@ -249,12 +249,12 @@ def call_plan(model: PlannedModel, request: Request, given: Options, before: lis
         warnings = [*before, *asked]
     sent, reading = in_output_mode(model, request)
     call_id = _new_id()
-    # One for all attempts of the call: what was downloaded for the first serves the others.
+    # One for all attempts of the call: they share the downloads of the first.
     inliner = Inliner(dialect, model.downloads)
     adapts = given.get("adapt", True)
     adapter = Adapter((name, model.base_url, request.model), dialect) if adapts else None
     background = dialect.background
-    # The vendor's options may have switched storing off, or on without `background=True`.
+    # The vendor's options may have disabled storage, or enabled it without `background=True`.
     if background is not None and not background.is_stored(request, provider=name):
         background = None
     sockets = _socket_options(model) if background is None else None
@@ -360,17 +360,17 @@ def _socket_options(model: PlannedModel) -> SocketOptions | None:
 
 
 def in_output_mode(model: PlannedModel, request: Request) -> tuple[Request, Callable[[Decoder], Decoder]]:
-    """The request in the mode of its response format, and what wraps the decoder of its response."""
+    """The request for its structured-output mode, and a function that wraps the response decoder."""
     if request.response_format is None:
         return request, _unchanged
-    from llmstream.structured import in_mode  # loaded only for structured output
+    from llmstream.structured import in_mode  # imported only for structured output
 
     adapted = in_mode(request, model.provider.dialect.output_abilities(request))
     return adapted.request, adapted.reading
 
 
 def _plan(model: PlannedModel, request: Request, given: Options, call_id: str, **ways: Any) -> Plan:
-    """The plan of a call; `ways`: how to prepare, decode and resume it."""
+    """The plan of a call; `ways`: functions that prepare, decode and resume it."""
     return Plan(
         provider=model.provider.name,
         decode_error=model._decode_error,
@@ -405,11 +405,11 @@ def _stored(model: PlannedModel, background: Background, request: Request) -> St
 def _continued(
     model: PlannedModel, request: Request, inliner: Inliner, adapter: Adapter | None
 ) -> Continued | None:
-    """Prepares the next request, if the vendor splits long answers to this one."""
+    """Prepares the next request, if the vendor may split the answer to this one."""
     continuation, name = model.provider.dialect.continuation, model.provider.name
     if continuation is None or not continuation.continues(request, provider=name):
         return None
-    # A new id: with that of the call, a vendor could treat it as a repetition of the same request.
+    # A new id: with the call's id, a vendor could treat it as a duplicate of the same request.
     return lambda place: model._prepare(
         continuation.continued(request, place, provider=name), _new_id(), inliner, adapter=adapter
     )

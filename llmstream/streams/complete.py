@@ -1,4 +1,4 @@
-"""Requests whose answers come in one piece: encoded for a batch, sent beside streams, and read."""
+"""Requests whose answers arrive in one piece: encoded for a batch, sent besides streams, and read."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 __all__ = ["CompleteAnswer", "Written", "exchange", "read_answer", "written"]
 
-# For a file of tens of megabytes over a slow line; a silent server ends a read much sooner.
+# For a file of tens of megabytes over a slow connection; a silent server hits the read timeout much sooner.
 _EXCHANGE_S: Final = 900.0
 _READ_S: Final = 120.0
 _MAX_BODY_BYTES: Final = 256 * 1024 * 1024
-# Another root of the same host, as Google has it for files: before the version, not behind it.
+# Marks another root path on the same host, as for Google's file uploads: before the version, not after it.
 _ROOTS: Final = ("upload", "download")
 _OF_STREAMS: Final = ("stream", "stream_options")
 
 
 class Written(NamedTuple):
-    """A request as a vendor's batch takes it.
+    """A request in the form that a vendor's batch API accepts.
 
-    url:     its path, as the dialect has it
-    headers: beside those of each request: versions and betas
+    url:     its path in the dialect
+    headers: in addition to those of each request: versions and betas
     reading: wraps the decoder of its answer
     """
 
@@ -69,7 +69,7 @@ async def written(model: Model[Any], request: Request) -> Written:
 
 
 class CompleteAnswer(NamedTuple):
-    """An answer that came in one piece."""
+    """An answer received in one piece."""
 
     message: Message
     usage: Usage
@@ -80,7 +80,7 @@ class CompleteAnswer(NamedTuple):
 def read_answer(
     dialect: Dialect, body: bytes, reading: Callable[[Decoder], Decoder], *, provider: str
 ) -> CompleteAnswer:
-    """Reads a complete answer; one that is an error, or cut, has `error`."""
+    """Decodes a complete body; `error` is set if it is an error or an incomplete answer."""
     accumulator = Accumulator()
     events = decode_complete(dialect, body, provider=provider, limits=StreamLimits(), reading=reading)
     accumulator.feed_many(events)
@@ -92,20 +92,20 @@ def read_answer(
 
 def _finish(events: list[Event]) -> Finish:
     last = events[-1]
-    assert isinstance(last, Finish)  # the grammar's last event
+    assert isinstance(last, Finish)  # the last event of the stream grammar
     return last
 
 
 async def exchange(
     model: Model[Any], http: HttpRequest, *, into: BinaryIO | None = None, once: bool = False
 ) -> HttpResponse:
-    """Sends one request with the model's address and key; a complete URL goes without the key.
+    """Sends one request with the model's address and key; a complete URL is requested without the key.
 
-    into:   a file to which the body is written, in place of returning it
-    once:   never write it to a second connection, as is usual where a pooled one turns out to be closed
+    into:   a file to which the body is written, instead of being returned
+    once:   never resend on a new connection, as is otherwise done if a pooled one turns out to be closed
     raises: the vendor's error, TransportError
     """
-    from llmstream.transport.http import send  # brings aiohttp
+    from llmstream.transport.http import send  # imports aiohttp
 
     secrets: tuple[str, ...] = ()
     ready = http

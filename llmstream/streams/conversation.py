@@ -41,16 +41,16 @@ CONTINUE_NOTE: Final = (
     "Your last message was cut off. Go on exactly where it ends: begin with the next character, repeat "
     "nothing of it, and say nothing about the interruption."
 )
-"""The user message for models that do not accept the beginning of their own answer."""
+"""The user message for models that do not accept a prefix of their own answer."""
 
 
 class Conversation:
     """The messages and options of a stream; each turn is one request.
 
-    messages: owned by the conversation, so a caller's are copied before
+    messages: owned by the conversation; the caller's are copied first
     options:  of the stream; those of the model are its defaults
-    chat:     comes before the messages, and receives them and what is added; None without one
-    repairs:  of the run whose history this is; else its own
+    chat:     precedes the messages; receives them and later ones; None without one
+    repairs:  of the run that owns this history; otherwise new
     output:   the type of the answers, or None
     deadline: loop time of the total deadline; None without one, or before the start
     """
@@ -103,7 +103,7 @@ class Conversation:
         """
         first, self._first = self._first, None
         if first is None:
-            # With what earlier requests had repaired: a long run does not read its history again at each
+            # Reuses the repairs of earlier requests: a long run does not examine its history again at each
             # step.
             first = make_request(
                 model, self.messages, self.options, answered=answered, listed=self._repairs.growing
@@ -120,12 +120,12 @@ class Conversation:
             self._chat_turn.begin(self._prompt)
 
     def feed(self, batch: Sequence[Event]) -> None:
-        """Passes events on to the chat, before the reader sees them."""
+        """Passes events to the chat before the reader gets them."""
         if self._chat_turn is not None:
             self._chat_turn.feed(batch)
 
     def add(self, messages: Sequence[Message]) -> None:
-        """Adds messages at the end; without any, a response without content is over."""
+        """Adds messages at the end; without any, only records a response without content."""
         self.messages += messages
         if self._chat_turn is not None:
             self._chat_turn.add(messages)
@@ -157,16 +157,16 @@ class Conversation:
         return self.options.get("errors") == "events"
 
     def next_turn(self, current: Event | None = None) -> Turn:
-        """The next response, of which nothing has been read.
+        """The next response, not yet read.
 
-        current: the event that was read last
+        current: the last event read
         """
         self._turn_number += 1
         given = tool_set(self.options.get("tools"))
         if not given:
             return Turn(current=current)
         tools = given.current()
-        # Tools may change during a run: a turn keeps the ones that its request offered.
+        # Tools may change during a run: a turn uses those offered in its request.
         fold = Accumulator(tools=tools)
         eager = fold.runner(context=self.tool_context) if tools.eager else None
         return Turn(fold, eager, current=current)
@@ -181,19 +181,19 @@ class Conversation:
 
     def tool_context(self, call: ToolCall) -> ToolContext:
         """The context that a tool receives."""
-        from llmstream.tools import ToolContext  # loaded only for tools
+        from llmstream.tools import ToolContext  # imported only for tools
 
         return ToolContext(call.id, call.name, self._turn_number, LateCopies(self.messages), self.deadline)
 
 
 class Turn:
-    """One response of a conversation, as far as its reader has got.
+    """One response of a conversation, up to the reader's position.
 
-    Events are accumulated at the end of a batch, or when a view needs them: many at once are cheaper.
+    Events are accumulated at the end of a batch, or when a view needs them: batches are cheaper.
 
     eager: runs the calls of eager tools; None without such tools
-    batch: the events that arrived last
-    seen:  how many of them the reader has got; the reading loop sets it
+    batch: the latest events
+    seen:  how many of them were read; the reading loop sets it
     """
 
     __slots__ = ("_current", "_fold", "_folded", "_message", "batch", "eager", "seen")
@@ -208,10 +208,10 @@ class Turn:
         self.eager = eager
         self.batch: list[Event] = []
         self.seen = 0
-        self._folded = 0  # events of the batch that are accumulated
+        self._folded = 0  # number of accumulated events of the batch
         self._fold = fold
         self._current = current
-        self._message: Message | None = None  # the complete one
+        self._message: Message | None = None  # the complete message
 
     @property
     def fold(self) -> Accumulator:
@@ -222,11 +222,11 @@ class Turn:
 
     @property
     def current(self) -> Event | None:
-        """The event that was read last."""
+        """The last event read."""
         return self.batch[self.seen - 1] if self.seen else self._current
 
     def begin(self, batch: list[Event]) -> None:
-        """Takes the next batch; calls of eager tools in it start at once."""
+        """Sets the next batch; calls of eager tools in it start at once."""
         self.batch, self.seen, self._folded = batch, 0, 0
         if self.eager is not None:
             self.eager.see(batch)
@@ -236,7 +236,8 @@ class Turn:
         if self._folded == self.seen:
             return False
         batch = self.batch
-        # A reader may look at a view in the middle of a batch, or leave there: only what it has read counts.
+        # A reader may access a view, or stop, in the middle of a batch: accumulate only the events it has
+        # read.
         self.fold.feed_many(batch[self._folded : self.seen] if len(batch) > 1 else batch)
         self._folded = self.seen
         before, self._message = self._message, self.fold.message
@@ -251,7 +252,7 @@ class Turn:
 def _as_output(value: Any) -> Output | None:
     if value is None:
         return None
-    from llmstream.structured import as_output  # loaded only for structured output
+    from llmstream.structured import as_output  # imported only for structured output
 
     return as_output(value)
 
@@ -261,7 +262,7 @@ def to_continue(
 ) -> list[Message]:
     """The conversation that requests the rest of its last answer.
 
-    Only the text of that answer stays: ids, signatures and reasoning belong to the interrupted model.
+    Only the text of that answer is included: ids, signatures and reasoning belong to the interrupted model.
 
     model, options: of the request for the rest
     note:           the user message for a model that does not continue an answer at the end of its input
@@ -297,7 +298,7 @@ class ContinuationMarks:
         self._done = False
 
     def mark(self, events: list[Event]) -> list[Event]:
-        """The same events, with the marks that are still missing."""
+        """The same events, with the marks that were not yet set."""
         if self._done:
             return events
         return [event if self._done else self._marked(event) for event in events]

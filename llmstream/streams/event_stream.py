@@ -61,22 +61,22 @@ class EventStream(AsyncOnly, Generic[T]):
     it returns an empty list when the conversation is complete.
     """
 
-    _call: Call | None = None  # on the class: `__del__` runs also where `__init__` raised
+    _call: Call | None = None  # on the class: `__del__` also runs if `__init__` raised
 
     def __init__(
         self,
         model: CallingModel,
-        messages: Sequence[Message],  # not changed by others: copies, or the messages of a run
+        messages: Sequence[Message],  # never shared with the caller: copies, or the messages of a run
         options: Options,
         *,
         started: float | None = None,  # loop time of the total deadline's start; default: the first read
-        token: ResumeToken | None = None,  # position in a stored answer, to read on from there
+        token: ResumeToken | None = None,  # position in a stored answer to continue reading from
         from_start: bool = False,  # read the stored answer from its beginning
         repairs: Repairs | None = None,  # of the run that owns the messages
-        chat: Chat | None = None,  # comes before the messages, and receives what is added
+        chat: Chat | None = None,  # precedes the messages, and receives those that are added
     ) -> None:
         self.model = model
-        self._spent: list[tuple[str, Usage]] = []  # model and tokens of each response that is over
+        self._spent: list[tuple[str, Usage]] = []  # model and tokens of each finished response
         self._conversation = Conversation(messages, options, model, repairs=repairs, chat=chat)
         self._asked = len(self._conversation.messages)
         self._turn = self._conversation.next_turn()
@@ -101,11 +101,11 @@ class EventStream(AsyncOnly, Generic[T]):
         return self._events()
 
     def _check_unread(self) -> None:
-        """Refuses to read a completed response again; iterating one that was left yields nothing.
+        """Refuses to read a completed response again; iterating a closed one yields nothing.
 
         raises: InvalidRequest
         """
-        if self._over and not self._left and not self.pending_calls:  # pending calls may still be decided
+        if self._over and not self._left and not self.pending_calls:  # pending calls may still be approved
             raise InvalidRequest(
                 "this stream has been read to its end, and a response can be read only once. Its content is "
                 "in `text`, `message` and `messages()`; create a new stream for another answer."
@@ -120,7 +120,7 @@ class EventStream(AsyncOnly, Generic[T]):
         await self.aclose()
 
     def __del__(self) -> None:
-        # The loop may be closed by now, so only the socket is closed, and nothing is awaited.
+        # The loop may already be closed, so only close the socket and await nothing.
         if self._call is not None and (self._forgotten or not self._over):
             self._call.close()
             warnings.warn(
@@ -131,12 +131,12 @@ class EventStream(AsyncOnly, Generic[T]):
             )
 
     async def aclose(self) -> None:
-        """Leaves the stream: closes the socket at once and keeps the content so far. Idempotent."""
+        """Closes the stream: disconnects at once; the content so far stays available. Idempotent."""
         self._forgotten = False
         self._leave()
         events = self._reader.events
-        # A generator that runs cannot be closed from outside: Python raises RuntimeError.
-        if events is not None and not self._reader.stepping:  # else its reader ends it
+        # A running generator cannot be closed from outside: Python raises RuntimeError.
+        if events is not None and not self._reader.stepping:  # otherwise its reader ends it
             await events.aclose()
             self._reader.events = None
         try:
@@ -146,7 +146,7 @@ class EventStream(AsyncOnly, Generic[T]):
             await self._drop_eager()
 
     async def next(self) -> bool:
-        """Reads the next event into `current`; False when this response is over."""
+        """Reads the next event into `current`; False at the end of this response."""
         return await self._reader.next(self._events)
 
     def text_deltas(self) -> AsyncGenerator[str]:
@@ -157,7 +157,7 @@ class EventStream(AsyncOnly, Generic[T]):
         """Reads this response to its end and returns the complete message.
 
         raises: LLMStreamError if the stream failed, with the content so far in `.partial`; InvalidRequest
-                if the stream was left, because `message` is incomplete then
+                if the stream was closed early, because `message` is incomplete then
         """
         async for _ in self._events():
             pass
@@ -173,7 +173,7 @@ class EventStream(AsyncOnly, Generic[T]):
         It is Markdown in a notebook, and on a terminal with the extra `cli`; elsewhere plain text on standard
         output. With an `output` type it is JSON. Raises InvalidRequest for a response that is over.
         """
-        from llmstream.display.showing import show  # loaded by those who show something
+        from llmstream.display.showing import show  # imported only on use
 
         await show(self, markdown=self._conversation.output is None)
         return await self.collect()
@@ -232,9 +232,9 @@ class EventStream(AsyncOnly, Generic[T]):
         self._reading = True
         reader = require_asyncio()
         try:
-            if not transport_is_loaded():  # in a thread, because it would hold the loop for 0.1 s
+            if not transport_is_loaded():  # in a thread: importing takes 0.1 s, which would block the loop
                 await self.model.load()
-                if self._over:  # left meanwhile
+                if self._over:  # closed meanwhile
                     return
             # Nothing is sent before this: a stream that is never read costs nothing.
             call, turn = self._begin(), self._turn
@@ -243,7 +243,7 @@ class EventStream(AsyncOnly, Generic[T]):
                     batch = self._continues.mark(batch)
                 turn.begin(batch)
                 self._conversation.feed(batch)
-                for turn.seen, event in enumerate(batch, 1):  # cheaper than adding 1 each time
+                for turn.seen, event in enumerate(batch, 1):  # cheaper than incrementing by 1 for each event
                     yield event
                 self._catch_up()
                 turn.let_go()
@@ -284,7 +284,7 @@ class EventStream(AsyncOnly, Generic[T]):
         return self._call
 
     def _end(self, call: Call) -> None:
-        """Adds the message of a completed response to the conversation, unless the stream was left before."""
+        """Adds the message of a completed response to the conversation, unless the stream is closed."""
         fold = self._fold
         if call.error is not None:
             call.error.partial = fold.partial
@@ -294,7 +294,7 @@ class EventStream(AsyncOnly, Generic[T]):
         self._over = True
         self._spend(fold.usage)
         if call.error is not None:
-            # What the next request may contain: text, and no call that was cut.
+            # Only what the next request may contain: text, but no incomplete call.
             self._conversation.add(remains_of_broken_turn(fold.partial))
         else:
             self._conversation.add([fold.partial] if fold.partial.parts else [])
@@ -327,18 +327,18 @@ class EventStream(AsyncOnly, Generic[T]):
         await self._call.steer(Message.user(message).parts if isinstance(message, str) else message.parts)
 
     def _spend(self, usage: Usage) -> None:
-        """Notes the tokens of a completed response."""
+        """Records the tokens of a completed response."""
         self._spent.append((self._answered_by(), usage))
 
     @property
     def total_usage(self) -> Usage:
-        """The tokens of all responses that are over."""
+        """The tokens of all finished responses."""
         return sum((usage for _, usage in self._spent), Usage())
 
     def cost(self, price: Callable[[str, Usage], float | None]) -> float | None:
         """The estimated cost of the responses so far, including the current one; None if no price is known.
 
-        Each response is priced separately, by the model that gave it, so that the higher price of a long
+        Each response is priced separately, by the model that produced it, so that the higher price of a long
         prompt applies only to its own response.
 
         price: as for `Agent(price=...)`: maps "provider:model" and the tokens of one response to an amount;
@@ -351,7 +351,7 @@ class EventStream(AsyncOnly, Generic[T]):
         return sum(known) if known else None
 
     async def cancel(self) -> bool:
-        """Leaves the stream, and ends the response at a vendor that stores it.
+        """Closes the stream, and cancels the response at a vendor that stores it.
 
         returns: whether the vendor was sent a cancellation; any other response ends with its socket
         raises:  the vendor's error; TransportError
@@ -366,7 +366,7 @@ class EventStream(AsyncOnly, Generic[T]):
     def continue_with(
         self, model: str | CallingModel, *, note: str = CONTINUE_NOTE, **options: Unpack[StreamOptions]
     ) -> EventStream[Message]:
-        """A stream in which another model continues this answer, which was interrupted or left.
+        """A stream in which another model continues this answer, which was interrupted or closed early.
 
         It has this stream's conversation, ending in the text so far as an assistant message, and its
         options, which `options` override. Models that accept the beginning of their own answer (Claude
@@ -465,7 +465,7 @@ class EventStream(AsyncOnly, Generic[T]):
             messages[-1] = shown
 
     def add_tool_results(self, *results: ToolResult) -> None:
-        """Adds results of calls that the caller runs; once no call is pending, the stream continues.
+        """Adds results of calls that the caller executed; once no call is pending, the stream continues.
 
         raises: InvalidRequest if a result belongs to no pending call
         """
@@ -508,7 +508,7 @@ class EventStream(AsyncOnly, Generic[T]):
 
     @property
     def current(self) -> Event | None:
-        """The event that was read last, by `next()` or by iteration."""
+        """The last event read, by `next()` or by iteration."""
         return self._turn.current
 
     @property
@@ -523,7 +523,7 @@ class EventStream(AsyncOnly, Generic[T]):
 
     @property
     def warnings(self) -> list[Warning]:
-        """What the request left out or changed, and other warnings of this response."""
+        """What was omitted from the request or changed in it, and other warnings of this response."""
         return list(self._folded_now().warnings)
 
     @property
@@ -571,7 +571,7 @@ class EventStream(AsyncOnly, Generic[T]):
         """The validated answer, of `output`'s type, once the response is over.
 
         raises: InvalidOutput if it does not fit, with the message in `partial`; the stream's own
-                error if it failed; InvalidRequest while it is not read to its end
+                error if it failed; InvalidRequest while it is not fully read
         """
         output = required_output(self._conversation.output)
         if not self._over:

@@ -47,7 +47,7 @@ def remains_of_broken_turn(partial: Message) -> list[Message]:
 
 
 def is_plain(messages: Sequence[Message]) -> bool:
-    """Whether it is all text, as in most conversations: nothing to repair, and no files."""
+    """Whether the message has only text, as most do: nothing to repair, and no files."""
     for message in messages:
         if not message.parts:
             return False
@@ -75,7 +75,7 @@ def repaired(messages: Sequence[Message]) -> tuple[list[Message], list[OtherWarn
 
 
 class Repairs:
-    """Repairs a conversation at each of its turns, without examining earlier messages again.
+    """Repairs a conversation at each turn without examining earlier messages again.
 
     Earlier messages are compared with the current ones, in C and mostly by identity. After one was
     replaced or changed, or a result came for a call that had none, the repair starts again: before the
@@ -91,17 +91,17 @@ class Repairs:
         self._before_last: tuple[int, _Repairer] | None = None
         self._without_urls: list[Message] = []
 
-    # Made at the first repair: a conversation of plain messages never needs one, and its stream would keep
+    # Created at the first repair: a conversation of plain messages never needs one, and its stream would hold
     # 2.4 KB of empty collections.
     @cached_property
     def _repairer(self) -> _Repairer:
         return _Repairer()
 
     def begin(self) -> None:
-        """Counts a request. From the second one on, what its messages become on the wire is remembered."""
+        """Counts a request. From the second one on, the encoded form of its messages is cached."""
         self._requests += 1
-        if self._requests == 2:  # most conversations have one request, which would gain nothing
-            from llmstream.dialects.written import Written  # the first request has loaded it
+        if self._requests == 2:  # most conversations have a single request, which would not benefit
+            from llmstream.dialects.written import Written  # already imported by the first request
 
             self.written = Written()
 
@@ -114,21 +114,21 @@ class Repairs:
         known = self._known
         same = unchanged(known, messages)
         if same < len(known):
-            # A message that was changed and then taken out may still be in what was read.
+            # A message that was changed and then removed may still be in the examined part.
             same = unchanged(self._given[:same], messages, is_not)
             assert self._before_last is not None  # set when the known messages were read
             start, repairer = self._before_last
             self._repairer = repairer if same >= start else _Repairer()
             self._forget(start if same >= start else 0)
-            # Read apart, so that the next change of this kind starts here.
+            # Examined separately, so that the next change of this kind starts here.
             while same > len(known) and messages[same - 1].tool_calls:
-                same -= 1  # its results were in what has changed
+                same -= 1  # the changed part contained its results
             self._read(messages, same)
         self._read(messages, len(messages))
         return self._repairer.messages[:], self._repairer.warnings[:]
 
     def without_urls(self, messages: Sequence[Message]) -> int:
-        """How many messages at the beginning hold no file by URL, and are not searched at each turn."""
+        """The number of leading messages without a file URL, which are not searched at each turn."""
         known = self._without_urls
         del known[unchanged(known, messages) :]
         added = takewhile(
@@ -139,12 +139,12 @@ class Repairs:
 
     def _read(self, messages: Sequence[Message], end: int) -> None:
         start = len(self._known)
-        # A result that came late: the repaired form has a failed one in its place, so it is made again.
+        # A late result: the repaired form has an error result in its place, so it is rebuilt.
         if self._repairer.missed_a_result_in(messages[start:end]):
             self._repairer, start = _Repairer(), 0
             self._forget(0)
         if start < end:
-            # The messages added last change most often, as when an effect shortens the results of each step.
+            # The latest messages change most often, as when an effect shortens the results of each step.
             self._before_last = (start, self._repairer.copy())
             self._repairer.read(messages[start:end])
             self._known.extend(noted(messages[start:end]))
@@ -164,7 +164,7 @@ class Growing(tuple[Message, ...]):
 
     @property
     def written(self) -> Written | None:
-        """What its messages became on the wire before."""
+        """The cached encoded form of its messages."""
         return self.repairs.written
 
     @classmethod
@@ -176,9 +176,9 @@ class Growing(tuple[Message, ...]):
 
 
 class _Repairer:
-    """Reads a conversation in one or several parts and builds its repaired form.
+    """Examines a conversation in one or several parts and builds its repaired form.
 
-    messages, warnings: for everything that was read
+    messages, warnings: for all parts so far
     """
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class _Repairer:
         self._batch: Sequence[Message] = ()
         self._results: dict[str, deque[tuple[int, ToolResult]]] = {}
         self._strays: set[str] = set()
-        self._noted: set[str] = set()  # ids of results that were left out
+        self._noted: set[str] = set()  # ids of omitted results
 
     def copy(self) -> _Repairer:
         """Its state between two parts."""
@@ -201,7 +201,7 @@ class _Repairer:
         return made
 
     def missed_a_result_in(self, messages: Iterable[Message]) -> bool:
-        """Whether the messages have a result for a call that was read without one."""
+        """Whether the messages have a result for a call that had none when examined."""
         return bool(self._unanswered) and any(
             part.tool_call_id in self._unanswered
             for message in messages
@@ -210,7 +210,7 @@ class _Repairer:
         )
 
     def read(self, messages: Sequence[Message]) -> None:
-        """Reads the next part of the conversation."""
+        """Examines the next part of the conversation."""
         self._batch, self._results, self._strays = messages, {}, set()
         for place, message in enumerate(messages):
             for part in message.parts:
@@ -240,7 +240,8 @@ class _Repairer:
             if _is_call(part)
         ]
         ends = _ends(calls, len(self._batch))
-        # All ids of the batch are taken before one is replaced, or a new id could be that of a later call.
+        # Reserve all ids of the batch before replacing one: a new id could otherwise equal that of a later
+        # call.
         for _, call in calls:
             self._ids.add(call.id)
         named = self._named
@@ -261,14 +262,14 @@ class _Repairer:
         """The first result between a call and the next one with its id; an error result if there is none."""
         waiting = self._results.get(call.id)
         # Vendors reject a result that comes before its call.
-        while waiting and waiting[0][0] < place:  # before this call and all that follow
+        while waiting and waiting[0][0] < place:  # before this call and all later ones
             waiting.popleft()
             self._strays.add(call.id)
         if waiting and waiting[0][0] < end:
             at, result = waiting.popleft()
             return result, at
         self._unanswered.add(call.id)
-        # Anthropic, OpenAI and others reject a call without a result; a run that broke off leaves some.
+        # Anthropic, OpenAI and others reject a call without a result; an interrupted run leaves such calls.
         self._warn(f"the call {call.id!r} of {call.name} had no result; it was sent as failed")
         return ToolResult(call.id, _NO_RESULT, is_error=True, name=call.name), None
 
@@ -284,7 +285,7 @@ class _Repairer:
         if origin is None or self._batch[origin].role != Role.TOOL:
             return Message.tool(results)
         first = self._batch[origin]
-        # The same object where nothing was repaired: the next repair compares by identity.
+        # Returns the same object if nothing was repaired: the next repair compares by identity.
         if results == first.parts:
             return first
         return Message(first.sender, first.role, results, first.metadata)
@@ -328,7 +329,7 @@ def _is_empty(message: Message) -> bool:
 
 
 def _with_parts(message: Message, parts: tuple[Part, ...]) -> Message:
-    """The message with these parts; itself where they are what it has."""
+    """The message with these parts; the same object if they are equal."""
     if len(parts) == len(message.parts) and all(a is b for a, b in zip(parts, message.parts, strict=True)):
         return message
     return msgspec.structs.replace(message, parts=parts)
@@ -350,7 +351,7 @@ _Media: TypeAlias = Image | Audio | Document | File
 
 
 class Inliner:
-    """Replaces URLs of files by bytes, for one call; its attempts share the downloads.
+    """Replaces file URLs by bytes for one call; its attempts share the downloads.
 
     downloads: the limits; None downloads nothing and only decodes data URLs, so that the dialect
                refuses URLs that its vendor does not accept
@@ -368,7 +369,7 @@ class Inliner:
 
         raises: as `transport.download.download`
         """
-        # A dict keeps the order and drops repetitions: one file may be in many messages.
+        # A dict preserves the order and removes duplicates: one file may be in many messages.
         given = request.messages
         start = given.repairs.without_urls(given) if isinstance(given, Growing) else 0
         found = (part for message in given[start:] for part in _media_of(message))
@@ -386,7 +387,7 @@ class Inliner:
         return part.url.lower().startswith(schemes) and not self._dialect.accepts_url(part)
 
     async def _fetch(self, keys: list[tuple[str, str]]) -> None:
-        from llmstream.transport.download import download  # brings aiohttp
+        from llmstream.transport.download import download  # imports aiohttp
         from llmstream.transport.public_addresses import DownloadLimits
 
         limits = self._downloads or DownloadLimits()

@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 
 __all__ = ["HTTPCall"]
 
-# Events after which a request may still be sent again: the reader has no content yet.
+# Events after which a request may still be sent again: the reader has received no content yet.
 _NO_CONTENT: Final = frozenset({StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ErrorEvent, Finish})
 
-# A rough estimate for the limiter, of JSON with some markup; corrected by the usage at the end.
+# A rough estimate for the limiter, for JSON with some markup; corrected by the usage at the end.
 _BYTES_PER_TOKEN: Final = 4
 _NO_TOKENS: Final = Usage()
-# A key or signature may expire after this time in a queue.
+# After this time in a queue, a key or signature may have expired.
 _FRESH_S: Final = 30.0
 
 
@@ -76,22 +76,22 @@ class HTTPCall:
         self._reopener: Reconnector | None = None
         self._continuer: Continuer | None = None
         self._attempts = Attempts(plan.provider, plan.deadlines, total_started)
-        self._sentence: GuardedDecoder | None = None
+        self._guarded: GuardedDecoder | None = None
         self._answer: Answer | None = None
         self._permit: Permit | None = None
-        self._http: HttpRequest | None = None  # as it was sent last
+        self._http: HttpRequest | None = None  # as sent last
         self._warnings: Sequence[Warning] = ()  # of the attempt's request
         self._headers: Mapping[str, str] = {}  # of the attempt's response
         self._reported_errors = 0
-        self._held: list[Event] = []  # the sentence of an attempt that failed before its first content
+        self._held: list[Event] = []  # grammar state of an attempt that failed before its first content
         self._opened = False
-        self._shown = False  # whether a reader has seen content
+        self._shown = False  # whether the reader has received content
         self._over = False
 
     @property
     def usage(self) -> Usage:
         """Usage as far as the vendor has reported it."""
-        return self._sentence.decoder.usage if self._sentence is not None else self._last_usage
+        return self._guarded.decoder.usage if self._guarded is not None else self._last_usage
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -119,27 +119,28 @@ class HTTPCall:
         if answer is None or answer.over:
             self._over, self._answer = True, None
             self._attempts.clock.stop()
-            if answer is not None:  # the connection may serve again
-                # Only here, not at `finish`: the reader has the last events, and does not wait for the drain.
+            if answer is not None:  # the connection can be reused
+                # Only here, not at `finish`: the reader already has the last events and does not wait for the
+                # rest of the body.
                 await answer.response.finish()
             self._release_decoder()
             return []
         if self._follow is not None:
             self.earlier = self._follow.position
         if self._shown and answer.waits_for_content:
-            answer.content_came()
+            answer.content_arrived()
         events = await answer.read()
         self._shown = self._shown or _has_content(events)
         events = self._finished(answer, events) if answer.over else self._cleaned(answer, events)
         return self._reported(events)
 
     def pour(self, take: Callable[[list[Event]], bool]) -> None:
-        """Gives batches to `take` as they arrive while `next` waits, where nothing else has to be done.
+        """Passes batches to `take` as they arrive while `next` waits, if no other work is needed.
 
-        It saves the task that waits from waking up for each. To be called between two calls of `next`, once
-        there was content. A response that may be requested again or continued is read as ever.
+        This avoids waking the waiting task for each batch. Call it between two calls of `next`, after the
+        first content. Has no effect on a response that may be requested again or continued.
 
-        take: takes a batch, or returns False, and `next` returns it; must not raise
+        take: takes a batch, or returns False, to have `next` return it; must not raise
         """
         answer = self._answer
         if answer is None or not self._shown or self._continuer is not None or self._reopener is not None:
@@ -147,7 +148,7 @@ class HTTPCall:
 
         def poured(events: list[Event]) -> bool:
             # An error may name a key, which `next` masks.
-            if answer.sentence.errors != self._reported_errors or not take(events):
+            if answer.guarded.errors != self._reported_errors or not take(events):
                 return False
             if self._report is not None and self._report.watch is not None:
                 self._report.watch.batch(events)
@@ -156,15 +157,15 @@ class HTTPCall:
         answer.pour(poured)
 
     def _release_decoder(self) -> None:
-        """Frees the decoder of a response that was read to its end, unless its position may be asked for."""
-        sentence = self._sentence
-        if sentence is not None and self._follow is None:
-            self._last_usage, self._sentence = sentence.decoder.usage, None
-            self._reopener = self._continuer = None  # they call back
-            sentence.release()
+        """Frees the decoder of a completely read response, unless its position may still be requested."""
+        guarded = self._guarded
+        if guarded is not None and self._follow is None:
+            self._last_usage, self._guarded = guarded.decoder.usage, None
+            self._reopener = self._continuer = None  # bound methods keep references
+            guarded.release()
 
     def close(self) -> None:
-        """Leaves at once: closes the socket unless the body is over, and ends a pending read."""
+        """Disconnects at once: closes the socket unless the body is complete, and ends a pending read."""
         self._over = True
         self._attempts.clock.leave()
         self._drop_answer()
@@ -185,7 +186,7 @@ class HTTPCall:
             )
         if answer is None or answer.over:
             raise InvalidRequest("no response is in progress that could be steered. Read the stream first.")
-        response = cast("SocketAnswer", answer.response)  # what plan.body made of one passes it on
+        response = cast("SocketAnswer", answer.response)  # a wrapper from plan.body forwards it
         try:
             await response.steer(list(content), plan.deadlines.idle_s)
         except LLMStreamError as error:
@@ -195,7 +196,7 @@ class HTTPCall:
         raise failure
 
     async def aclose(self) -> None:
-        """Leaves as `close` does, and waits for cleanup."""
+        """Closes as `close` does, and waits for cleanup."""
         self.close()
 
     def _reported(self, events: list[Event]) -> list[Event]:
@@ -225,7 +226,7 @@ class HTTPCall:
             self._permit = None
 
     async def _open(self) -> list[Event]:
-        """Makes attempts until one has content or no retry is left."""
+        """Makes attempts until one has content or the retries are used up."""
         plan, steps = self._plan, self._attempts.clock
         steps.begin()
         budget = budget_of(plan.provider)
@@ -278,19 +279,19 @@ class HTTPCall:
         plan = self._plan
         response, watchdog = await self._request(plan.prepare)
         try:
-            # Made for a response, so that a refused request needs none.
-            self._sentence = sentence = GuardedDecoder(
+            # Created only for a response: a refused request needs no decoder.
+            self._guarded = guarded = GuardedDecoder(
                 plan.decoder(), provider=plan.provider, warnings=self._warnings, marked=True
             )
         except BaseException:
             response.close()
             raise
-        continuer, decoder = self._continuer, sentence.decoder
+        continuer, decoder = self._continuer, guarded.decoder
         self._follow = followed(decoder) if plan.follows else None
         self._answer = answer = Answer(
             plan,
             response,
-            sentence,
+            guarded,
             watchdog,
             follow=self._follow,
             reopen=self._reopener.find if self._reopener is not None else None,
@@ -299,7 +300,7 @@ class HTTPCall:
         )
         held = await answer.begin()
         shown = _has_content(held)
-        # A response that can be resumed is never requested again, so its events need not be held back.
+        # A response that can be resumed is never requested again, so its events need not be buffered.
         while not (shown or answer.over or answer.named):
             held += await answer.read()
             shown = _has_content(held)
@@ -310,8 +311,8 @@ class HTTPCall:
         return self._finished(answer, held) if answer.over else self._cleaned(answer, held)
 
     async def _request(self, prepare: Callable[[], Awaitable[Prepared]]) -> tuple[Body, Watchdog]:
-        """Sends one request; returns the head of its response and its watchdog."""
-        if self._answer is not None:  # the answer continues: count its previous response
+        """Sends one request; returns the response headers and the watchdog of the response."""
+        if self._answer is not None:  # the answer continues: count the usage of its previous response
             self._release(self._response_cost())
             self._paid = self.usage
         watchdog, limiter = self._attempts.clock.attempt(), self._plan.limiter
@@ -337,15 +338,15 @@ class HTTPCall:
 
     async def _sent(self, prepared: Prepared) -> Body:
         plan, self._http = self._plan, prepared.http
-        if self._answer is None:  # else this continues an answer
+        if self._answer is None:  # otherwise this continues an answer
             self._paid = _NO_TOKENS
-            self._sentence = self._follow = None
+            self._guarded = self._follow = None
             self._warnings = prepared.encoded.warnings
         if self._report is not None and prepared.encoded.warnings:
             self._report.changed(prepared.encoded.warnings)
         body: Body
         if plan.sockets is not None:
-            from llmstream.transport.socket_body import ask  # loaded only for WebSockets
+            from llmstream.transport.socket_body import ask  # imported only for WebSockets
 
             body = await ask(prepared.http, plan.deadlines, plan.session, plan.sockets, plan.decode_error)
         else:
@@ -359,7 +360,7 @@ class HTTPCall:
         steps = self._attempts.clock
         prepared = await steps.watched(self._prepared(prepare))
         steps.stop()
-        # The estimate counts input and the largest output, as vendors reserve them.
+        # The estimate counts the input and the maximum output, as vendors reserve them.
         turn = limiter.acquire(
             input_tokens=len(prepared.http.body) / _BYTES_PER_TOKEN,
             output_tokens=self._plan.max_output_tokens,
@@ -382,7 +383,7 @@ class HTTPCall:
         self._release(Usage(0, 0) if isinstance(failure, ConnectionFailed) else None)
 
     def _response_cost(self) -> Usage | None:
-        """Tokens of the current response, as limits count them; None if the vendor did not report them."""
+        """Tokens of the current response, as rate limits count them; None if not reported."""
         usage, paid = self.usage, self._paid
         if usage.input_tokens is None and usage.output_tokens is None:
             return None
@@ -395,7 +396,7 @@ class HTTPCall:
         """How long to wait before the next attempt; None for no further attempt."""
         rejected = [error for error in self._attempts.failures if isinstance(error, AuthenticationError)]
         if isinstance(failure, AuthenticationError) and self._plan.new_keys and not rejected:
-            return 0.0  # the key may have been rotated: get it once more
+            return 0.0  # the key may have been rotated: call the key function once more
         if self._plan.adapter is not None and self._plan.adapter.learn(failure):
             return 0.0
         wait_s = wait_before_retry_s(self._plan.retry, failure, self._attempts.count)
@@ -419,9 +420,9 @@ class HTTPCall:
 
     def _cleaned(self, answer: Answer, events: list[Event]) -> list[Event]:
         """The same batch, with keys in a new error masked."""
-        if answer.sentence.errors == self._reported_errors:
+        if answer.guarded.errors == self._reported_errors:
             return events
-        self._reported_errors = answer.sentence.errors
+        self._reported_errors = answer.guarded.errors
         return self._attempts.scrubbed_events(events)
 
     def _drop_answer(self) -> None:
@@ -432,5 +433,5 @@ class HTTPCall:
 
 
 def _has_content(events: list[Event]) -> bool:
-    """Whether the events have content, which must not be sent to the reader twice."""
+    """Whether the events have content, which the reader must not receive twice."""
     return not _NO_CONTENT.issuperset(map(type, events))

@@ -42,16 +42,16 @@ __all__ = [
     "list_models",
 ]
 
-# For servers that answer without end; no list of models comes near.
+# Protects against endless responses; no list of models comes near this size.
 _MAX_BODY_BYTES: Final = 16 * 1024 * 1024
-# A server that returns the same page token again would keep the look-up going.
+# A server that returns the same page token again would cause an endless loop.
 _MAX_PAGES: Final = 100
 # For English text; other scripts have fewer characters a token. The result says that it is estimated.
 _CHARS_PER_TOKEN: Final = 4
-# About an image, or a page or two.
+# Roughly one image, or a page or two of a document.
 _TOKENS_OF_A_FILE: Final = 1_000
 
-# Statuses of a server without such a page; 400 and 422 come from proxies that serve a single path.
+# Statuses of a server without such an endpoint; 400 and 422 come from proxies that serve a single path.
 _NO_PAGE: Final = frozenset({400, 404, 405, 422, 501})
 
 
@@ -115,7 +115,7 @@ async def _found(model: Addressed, page: ModelPage) -> tuple[bool | None, set[st
     names = await _names(model, page.http)
     if page.alone and names is not None:
         return True, names
-    if page.alone:  # the model may be missing, or the page: the list shows which
+    if page.alone:  # either the model or the endpoint may be missing: the list shows which
         names = await _names(model, _list_request(page))
     if not names:
         return None, set()
@@ -157,7 +157,7 @@ async def list_models(model: Addressed) -> list[ListedModel] | None:
 
 
 async def _names(model: Addressed, http: HttpRequest) -> set[str] | None:
-    """The names on a page; None where there is no such page."""
+    """The names on a page of the list; None if the server has no such endpoint."""
     try:
         return names_in(await _fetched(model, http, Request(model=model.name)))
     except LLMStreamError as error:
@@ -193,7 +193,7 @@ async def _fetched(model: Addressed, http: HttpRequest, request: Request) -> byt
 
     raises: the vendor's error, with keys masked; TransportError, LimitExceeded
     """
-    from llmstream.transport.http import send  # brings aiohttp
+    from llmstream.transport.http import send  # imports aiohttp
 
     prepared, deadlines = await model._addressed(Encoded(http), request), model.deadlines
     limit_s = deadlines.first_event_s
@@ -306,11 +306,11 @@ async def end_stored(
     deadlines: Deadlines,
     session: aiohttp.ClientSession | None,
 ) -> None:
-    """Ends an answer at the vendor.
+    """Cancels an answer at the vendor.
 
     raises: the vendor's error; TransportError
     """
-    from llmstream.transport.http import send  # brings aiohttp
+    from llmstream.transport.http import send  # imports aiohttp
 
     limit_s = deadlines.first_event_s
     try:

@@ -83,7 +83,7 @@ else:
 
 __all__ = ["ApiKey", "Model", "Opener", "intercepted", "opener_below", "stream"]
 
-# Of a model in an error's suggestion; a longer text is a prompt in the wrong place.
+# The longest model name in an error's suggestion; a longer text is a prompt passed as the model.
 _LONGEST_NAME: Final = 200
 
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
@@ -91,14 +91,14 @@ ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 
 
 class Opener(Protocol):
-    """Opens the calls of a model in another way than HTTP: middleware."""
+    """Opens the calls of a model instead of HTTP; implemented by middleware."""
 
     def open(self, model: Model, request: Request, options: Options | None, started: float | None) -> Call:
         """Creates a call; nothing is sent yet."""
 
 
 class _OverHTTP:
-    """The opener of calls that nothing intercepts."""
+    """The opener of calls that are not intercepted."""
 
     def open(self, model: Model, request: Request, options: Options | None, started: float | None) -> Call:
         return model._http_call(request, options, started)
@@ -106,13 +106,13 @@ class _OverHTTP:
 
 OVER_HTTP: Final[Opener] = _OverHTTP()
 
-# Of the process, since tests have threads and loops of their own; the last one counts.
+# Process-wide, because tests use their own threads and loops; the last one set applies.
 _interceptors: list[Opener] = []
 
 
 @contextmanager
 def intercepted(opener: Opener) -> Iterator[None]:
-    """Opens the calls of all models in another way than HTTP within the block, below their middleware."""
+    """Replaces HTTP as the opener of all models' calls within the block, below their middleware."""
     _interceptors.append(opener)
     try:
         yield
@@ -121,7 +121,7 @@ def intercepted(opener: Opener) -> Iterator[None]:
 
 
 def opener_below(opener: Opener) -> Opener:
-    """What opens calls below an interceptor: the interceptor of the block around its own, else HTTP."""
+    """The opener of calls below an interceptor: the interceptor of the enclosing block, else HTTP."""
     at = _interceptors.index(opener) if opener in _interceptors else 0
     return _interceptors[at - 1] if at else OVER_HTTP
 
@@ -189,7 +189,7 @@ class Model(Generic[T]):
 
     def __init__(
         self,
-        spec: str = "",  # the overloads require it; without it the error says what to write
+        spec: str = "",  # required in the overloads; if missing, the error shows how to pass it
         *,
         output: Any = None,
         base_url: str | None = None,
@@ -211,8 +211,8 @@ class Model(Generic[T]):
             raise _not_a_spec(spec, options)
         self.provider = find_provider(name, model) if provider is None else provider
         if base_url is not None:
-            self.provider.address(base_url)  # an invalid one fails at once
-        # A list or a Path would fail late, in a header of the first request.
+            self.provider.address(base_url)  # fail at once if it is invalid
+        # A list or a Path would fail only in a header of the first request.
         if not (api_key is None or isinstance(api_key, str) or callable(api_key)):
             raise InvalidRequest(
                 f"api_key must be a str or a function that returns one, got {type(api_key).__name__}"
@@ -230,7 +230,7 @@ class Model(Generic[T]):
         self._key_sent: str | None = None
         self._headers = dict(headers or {})
         self._session = session
-        self._sockets: SocketPool | None = None  # the caller's own, while it is connected
+        self._sockets: SocketPool | None = None  # the caller's address, while it is connected
         self._opener: Opener | None = None  # opens its calls in place of HTTP
         self.transport = transport
         if transport != "http":
@@ -250,9 +250,9 @@ class Model(Generic[T]):
 
         kind: its class
         """
-        # Not `__init__`: options were checked, and the provider was found, for the model inside.
+        # Not through `__init__`: the wrapped model has already checked the options and found the provider.
         copied: Model[T] = object.__new__(kind)
-        copied.__dict__ = self.__dict__  # all but the slot, so that setting an observer affects both
+        copied.__dict__ = self.__dict__  # shared, so that setting an observer affects both
         copied._opener = opener
         return copied
 
@@ -303,7 +303,7 @@ class Model(Generic[T]):
         chat = options.pop("chat", None)
         messages = as_messages(given_prompt(prompt, options))
         given = with_output(output, options)
-        # Not EventStream[Any](...): that goes through typing, in Python code.
+        # Not EventStream[Any](...): that is slower, because it runs Python code in typing.
         answer: EventStream[Any] = EventStream(self, messages, given, chat=chat)
         async with answer as stream:
             if with_defaults(self.options, given).get("output") is None:
@@ -357,14 +357,14 @@ class Model(Generic[T]):
         return EventStream(self, as_messages(prompt), given, token=token, from_start=from_start)
 
     async def cancel(self, token: ResumeToken) -> None:
-        """Ends an answer that the vendor stores; its content so far stays readable.
+        """Cancels an answer that the vendor stores; its content so far stays readable.
 
         raises: as `reattach`; the vendor's error, such as NotFound for an answer it has deleted
         """
         keeping = background_of(self.provider.dialect, token, provider=self.provider.name)
         request = Request(model=token.model)
         prepared = await self._addressed(Encoded(keeping.cancel(token.response_id)), request)
-        from llmstream.streams.lookups import end_stored  # loaded by those who cancel
+        from llmstream.streams.lookups import end_stored  # imported only on use
 
         await end_stored(prepared, self._decode_error, self.deadlines, self._session)
 
@@ -372,7 +372,7 @@ class Model(Generic[T]):
         self, rows: Iterable[Any] | AsyncIterable[Any], *, keep: str | os.PathLike[str], **options: Any
     ) -> Batch[Any, T]:
         """Submits rows to the vendor's batch API, at half the price; see `llmstream.submit`."""
-        batches = importlib.import_module("llmstream.batches")  # by name: they stand above models
+        batches = importlib.import_module("llmstream.batches")  # by name: a layer above models
         batch: Batch[Any, T] = await batches.submit(self, rows, keep=keep, **options)
         return batch
 
@@ -419,7 +419,7 @@ class Model(Generic[T]):
         raises: InvalidRequest for an invalid address; TransportError if there is no connection
         """
         await self.load()
-        if _interceptors:  # its calls do not go out
+        if _interceptors:  # middleware may serve its calls without a connection
             return
         from llmstream.transport.http import connect_ahead
 
@@ -430,7 +430,7 @@ class Model(Generic[T]):
         await connect_ahead(routed.url, self.deadlines, self._session)
 
     async def load(self) -> None:
-        """Imports what its calls need, in a thread."""
+        """Imports the modules that its calls need, in a thread."""
         await load_transport()
 
     @property
@@ -491,11 +491,11 @@ class Model(Generic[T]):
         return _calls()(call_plan(model, request, options or {}, before), total_started=started)
 
     def _wire(self, request: Request) -> Wire | None:
-        """Another wire of the same provider, if the request needs it."""
+        """The model on another dialect of the same provider, if the request needs one."""
         choose = self.provider.wire
         try:
             return None if choose is None else choose(request, lambda: self.provider.address(self.base_url))
-        except LLMStreamError:  # without an address the call fails with its own error
+        except LLMStreamError:  # without an address the call itself raises the error
             return None
 
     def reattached_call(
@@ -563,11 +563,11 @@ class Model(Generic[T]):
 
     @property
     def _renews_keys(self) -> bool:
-        """Whether the key comes from a function, which may return another one."""
+        """Whether a function returns the key, so that the next call may return another one."""
         return callable(self._api_key)
 
     def known_secrets(self) -> tuple[str, ...]:
-        """Texts that no record of a run may show: keys, and credentials in headers and addresses.
+        """Texts to mask in every record of a run: keys, and credentials in headers and addresses.
 
         For a function that returns keys, the last one it returned.
         """
@@ -575,7 +575,7 @@ class Model(Generic[T]):
         return secrets_of(self._known_key(key), self._headers, self.base_url or "")
 
     def _known_key(self, given: str | None) -> str | None:
-        """The key that was sent, to mask it; None if it has since been removed from the environment."""
+        """The key that was sent, for masking; None if it has since been removed from the environment."""
         try:
             return self.provider.key(given)
         except LLMStreamError:
@@ -601,13 +601,13 @@ class Model(Generic[T]):
 
 
 def _not_a_spec(spec: object, options: Mapping[str, Any]) -> InvalidRequest:
-    """The error for a model that is not "provider:model"; suggests what was meant."""
+    """The error for a model that is not "provider:model"; suggests the intended spec."""
     named = next((name for name in ("model", "model_name") if name in options), "")
     if not spec and named:
         return InvalidRequest(f'write ls.Model("provider:model"), without {named}=')
     found: list[str] = []
     if isinstance(spec, str) and spec and len(spec) <= _LONGEST_NAME and " " not in spec:
-        from llmstream.providers.likely_models import likely_models  # loaded for an error only
+        from llmstream.providers.likely_models import likely_models  # imported only for an error
 
         found = likely_models(spec)
     hint = f". Did you mean {' or '.join(map(repr, found))}?" if found else ""

@@ -79,7 +79,7 @@ class FirstContent(msgspec.Struct, frozen=True, kw_only=True):
 class CallFinished(msgspec.Struct, frozen=True, kw_only=True):
     """A call ended; sent exactly once for each call that began.
 
-    left:         the reader left before the end
+    left:         the reader closed the stream before the end
     error_code:   why it failed; None without a failure
     request_id:   the vendor's, for its support
     duration_s:   since the call began
@@ -143,7 +143,7 @@ class CallContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cleaned(value: _T, clean: Callable[[str], str]) -> _T:
-    """A value with every text in it cleaned; the same object if nothing changes. Bytes are not changed."""
+    """A value with every string in it cleaned; the same object if nothing changes. Bytes are not changed."""
     return cast("_T", _cleaned(value, clean))
 
 
@@ -159,7 +159,7 @@ def _cleaned(value: object, clean: Callable[[str], str]) -> object:
         pairs = {_cleaned(key, clean): _cleaned(field, clean) for key, field in value.items()}
         same = pairs.keys() == value.keys() and all(pairs[key] is value[key] for key in pairs)
         return value if same else pairs
-    if isinstance(value, list | tuple):  # of subclasses too: an agent's messages are one
+    if isinstance(value, list | tuple):  # of subclasses too: an agent's messages are a subclass
         items = [_cleaned(item, clean) for item in value]
         if all(map(is_, items, value)):
             return value
@@ -176,7 +176,7 @@ def notify(observe: Callable[[Any], object], observation: object) -> None:
     """Calls an observer; its exceptions are logged."""
     try:
         observe(observation)
-    except (Exception, asyncio.CancelledError):  # called without await: no cancellation of ours comes here
+    except (Exception, asyncio.CancelledError):  # not awaited, so no cancellation of ours
         _log.exception("an observer failed at %s; the stream continues", type(observation).__name__)
 
 

@@ -13,7 +13,7 @@ _OF_THE_MODEL: Final = (
 )
 _OF_ONE_VENDOR: Final = "Only some vendors know it: provider_options={{'PROVIDER': {{'{}': ...}}}}."
 
-# Our option, and what others call it: OpenAI, Anthropic, google-genai, Ollama, LangChain, LiteLLM,
+# Our options by their names in other SDKs: OpenAI, Anthropic, google-genai, Ollama, LangChain, LiteLLM,
 # pydantic-ai, instructor and Vercel's SDK, read 2026-11.
 _FOREIGN: Final = {
     "max_output_tokens=": (
@@ -52,8 +52,9 @@ _FOREIGN: Final = {
     "errors=": ("raise_errors", "raise_on_error"),
 }
 
-# The same for what only an agent has: pydantic-ai, openai-agents, LangGraph, smolagents and Vercel's SDK.
-_AGENTS_OWN: Final = {
+# The same for options that only an agent has: pydantic-ai, openai-agents, LangGraph, smolagents and Vercel's
+# SDK.
+_AGENT_ONLY: Final = {
     "max_steps=": ("max_turns", "max_iterations", "max_iter", "max_loops", "recursion_limit", "maxSteps"),
     "instructions=": (
         "system",
@@ -124,7 +125,7 @@ def hint_for(name: str, known: Collection[str]) -> str:
 
 
 def listed(known: Collection[str]) -> str:
-    """All options, for a name without a hint."""
+    """All options, listed for a name without a hint."""
     return (
         f"Options: {', '.join(sorted(known))}. Pass options of a single vendor in provider_options, as "
         "provider_options={'PROVIDER': {...}}."
@@ -133,5 +134,5 @@ def listed(known: Collection[str]) -> str:
 
 def agent_hint(name: str, known: Collection[str]) -> str:
     """A hint for an unknown option of an agent, which has more options than a stream."""
-    ours = next((ours for ours, names in _AGENTS_OWN.items() if name in names), None)
+    ours = next((ours for ours, names in _AGENT_ONLY.items() if name in names), None)
     return f"Did you mean {ours}?" if ours else hint_for(name, known)

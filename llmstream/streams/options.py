@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 Transport: TypeAlias = Literal["http", "websocket"]
-"""How requests travel."""
+"""The transport of requests."""
 
 Prompt: TypeAlias = "str | Message | Iterable[Message | Mapping[str, Any]] | Chat"
 """The prompt of a request. Mappings are messages of OpenAI's Chat Completions; see `chats.from_openai`."""
@@ -170,7 +170,7 @@ _DEFAULTS: Final = Settings()
 _NAMES: Final = frozenset(Options.__annotations__)
 _LISTED: Final = 8
 
-# What a single option takes, for its error; the others are numbers.
+# The expected value of each option, for errors; the other options are numbers.
 _KINDS: Final = {
     **dict.fromkeys(("max_output_tokens", "top_k", "seed"), "an integer"),
     "stop": "a str or a list of them",
@@ -217,7 +217,7 @@ def as_messages(prompt: Prompt) -> list[Message]:
 
 def _listed_messages(prompt: Any) -> list[Any]:
     """The messages of a chat or another iterable; a list with the value itself where it is none."""
-    from llmstream.chats.chat import Chat  # loaded by those who have one
+    from llmstream.chats.chat import Chat  # imported only on use
 
     if isinstance(prompt, Chat):
         return prompt.messages()
@@ -228,7 +228,7 @@ def _read(given: list[Any]) -> list[Message]:
     """The same messages, with dicts read as messages in OpenAI's form."""
     if not any(isinstance(message, Mapping) for message in given):
         return given
-    from llmstream.chats.openai_form import from_openai  # loaded by those who have such messages
+    from llmstream.chats.openai_form import from_openai  # imported only for such messages
 
     found: list[Message] = []
     for is_dict, run in itertools.groupby(given, key=lambda message: isinstance(message, Mapping)):
@@ -310,7 +310,7 @@ def checked_chat(chat: object) -> Chat:
 
     raises: InvalidRequest if it is no Chat
     """
-    from llmstream.chats.chat import Chat  # loaded by those who have one
+    from llmstream.chats.chat import Chat  # imported only on use
 
     if not isinstance(chat, Chat):
         raise InvalidRequest(f"chat must be a Chat, such as llmstream.store's store.chat(name); got {chat!r}")
@@ -340,13 +340,13 @@ def with_defaults(defaults: Options, given: Options) -> Options:
 
 
 def _unknown(name: str) -> InvalidRequest:
-    from llmstream.streams.option_hints import hint_for, listed  # loaded by those who need one
+    from llmstream.streams.option_hints import hint_for, listed  # imported only if one is needed
 
     hint = hint_for(name, _NAMES) or listed(_NAMES)
     return InvalidRequest(f"unknown option {name!r}. {hint}")
 
 
-# Options that leave the request as it is: a map gives each of its requests one.
+# Options that do not change the request: `map` passes one with each request.
 _NOT_SENT: Final = frozenset({"deadlines", "errors", "refresh", "retry"})
 
 
@@ -416,7 +416,7 @@ def _settings(given: dict[str, Any]) -> Settings:
 
 
 def _setting_error(error: Exception, given: Mapping[str, Any]) -> str:
-    """The error of an option in the words of the caller: "temperature must be a number, got '0.2'"."""
+    """The error of an option, phrased for the caller: "temperature must be a number, got '0.2'"."""
     name = str(error).partition(" - at `$.")[2].rstrip("`").partition("[")[0]
     if name not in given:
         return f"settings: {error}"
@@ -444,7 +444,7 @@ def _tool_choice(
 
 
 def _choice_hint(choice: object) -> str:
-    """What to write for a choice in the form of a vendor's API."""
+    """The corrected value for a tool choice written in a vendor's format."""
     if isinstance(choice, Mapping):
         function = choice.get("function")
         name = choice.get("name") or (function.get("name") if isinstance(function, Mapping) else None)
@@ -474,7 +474,7 @@ def _reasoning(value: ReasoningOptions | str | int | None) -> ReasoningOptions |
 def _response_format(output: Any) -> ResponseFormat | None:
     if output is None:
         return None
-    from llmstream.structured.output import Output  # loaded by those who ask for a form
+    from llmstream.structured.output import Output  # imported only for structured output
 
     return (output if isinstance(output, Output) else Output(output)).format
 
@@ -526,7 +526,7 @@ def check_options(given: Mapping[str, Any]) -> None:
 
     raises: InvalidRequest
     """
-    # A union of types costs more to make than a check: this runs for each response with options.
+    # Creating a union of types costs more than a check, and this runs for each response with options.
     for name, kind in (("deadlines", Deadlines), ("retry", Retry)):
         if not isinstance(given.get(name), kind) and given.get(name) is not None:
             field = "max_retries" if kind is Retry else "total_s"

@@ -42,7 +42,7 @@ CUT_SHORT: Final = {
 # The longest answer to send back for repair: about the maximum output of the largest models.
 _REPAIRED_CHARS: Final = 512 * 1024
 
-# Events before one of these are not part of the answer: they are void, or of an earlier step.
+# Events before one of these are not part of the answer: they belong to a void attempt or an earlier step.
 _BEGINS_ANEW: Final = (RetryNotice, StepStart)
 
 Read: TypeAlias = Callable[[], AsyncGenerator[Event]]
@@ -62,9 +62,9 @@ class Handle(Protocol):
 
 
 class Reading:
-    """Implements `next` of a handle. It holds the events, not the handle, so that the handle can be freed.
+    """Implements `next` of a handle. It references the events, so that the handle can be collected.
 
-    name:     of the handle, for errors
+    name:     name of the handle, for errors
     stepping: whether a task waits in `next`
     events:   the events being read; None before the first `next`
     """
@@ -97,7 +97,7 @@ class Reading:
 
 
 async def text_deltas(read: Read) -> AsyncGenerator[str]:
-    """Yields the text deltas of the events; leaving it leaves the events too."""
+    """Yields the text deltas of the events; closing it closes the events too."""
     async with aclosing(read()) as events:
         async for event in events:
             if type(event) is TextDelta:
@@ -128,11 +128,11 @@ async def growing_objects(
 ) -> AsyncGenerator[Any]:
     """Yields the answer as a growing value; see `EventStream.objects`.
 
-    waits:     whether the handle, once read, has no answer yet because calls or decisions are pending
-    ask_again: requests a repair, so that more events follow; returns False if there is none
+    waits:     whether the handle, once read, has no answer yet because tool calls or approvals are pending
+    ask_again: requests a repair, so that more events follow; returns False if no repair is possible
     quiet:     whether an answer that does not fit is only reported by `object`
     """
-    from llmstream.structured.growth import Growth  # loaded only for structured output
+    from llmstream.structured.growth import Growth  # imported only for structured output
 
     elements = _Elements(output)
     shown: Any = msgspec.UNSET
@@ -198,7 +198,7 @@ class _Elements:
         return True
 
     def _is_new_value(self, value: Any) -> bool:
-        # What cannot be hashed cannot be an element of a set; the final value reports it.
+        # An unhashable value cannot be an element of a set; validating the final value reports it.
         if not isinstance(value, Hashable) or value in self._by_value:
             return False
         self._by_value.add(value)
@@ -211,7 +211,7 @@ def final_object(message: Message, reason: str | None, output: Output) -> Any:
     reason: why the model ended
     raises: InvalidOutput
     """
-    # An answer that came by a tool is marked; other text beside it is not part of it.
+    # An answer given through a tool call is marked; other text is not part of it.
     marked = [p for p in message.parts if isinstance(p, Text) and _is_answer(p)]
     text = marked[0].text if marked else "".join(p.text for p in message.parts if isinstance(p, Text))
     try:
@@ -234,13 +234,13 @@ def repair_message(error: InvalidOutput) -> Message:
 
 
 def _is_answer(part: Text) -> bool:
-    from llmstream.structured import ANSWER_KEY  # loaded by those who ask for values
+    from llmstream.structured import ANSWER_KEY  # imported only for structured output
 
     return ANSWER_KEY in (part.metadata or {}).get("llmstream", {})
 
 
 class AsyncOnly:
-    """Refuses `await`, `for` and `with`, with an error that shows what to write instead.
+    """Refuses `await`, `for` and `with`, with an error that shows the correct form.
 
     Type checkers do not see these methods, so they still report such code.
     """
@@ -263,7 +263,7 @@ class AsyncOnly:
             raise TypeError(f"{_kind(self)} must be entered with `async with`, in an `async def`.")
 
         def __exit__(self, *_: object) -> None:
-            """Never called; without it Python's own error would hide the one of `__enter__`."""
+            """Never called; without it Python's own error would replace the one of `__enter__`."""
 
 
 def is_stream(value: object) -> bool:

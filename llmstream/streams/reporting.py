@@ -97,7 +97,7 @@ class Watch:
 
     def attempt_failed(self, attempt: int, error: LLMStreamError, wait_s: float | None) -> None:
         """Reports a failed attempt."""
-        # An error in the stream may have none, but the head of its response had one.
+        # An error in the stream may have no id, but the response headers had one.
         self.request_id = error.request_id or self.request_id
         self._tell(
             AttemptFailed(
@@ -113,7 +113,7 @@ class Watch:
         )
 
     def batch(self, events: list[Event]) -> None:
-        """Reads a batch of events."""
+        """Measures a batch of events."""
         if self._contents is not None:
             self._contents.read(events)
         count = 0
@@ -140,7 +140,7 @@ class Watch:
                 )
             )
         else:
-            # Events of one read have arrived together: their gap is shared, or most would be 0.
+            # Events of one read arrived together: they share the gap, or most gaps would be 0.
             self._gaps[_step((now - self._last) / count)] += count
         self._last = now
 
@@ -170,7 +170,7 @@ class Watch:
                 time_to_first_s=first - self._began if first is not None else None,
                 inter_p50_s=_quantile(self._gaps, 0.5),
                 inter_p99_s=_quantile(self._gaps, 0.99),
-                # From the first content on: waiting in a queue of the vendor is no speed of writing.
+                # From the first content on: waiting in the vendor's queue does not count as generation time.
                 tokens_per_s=tokens / writing_s if tokens and writing_s > 0 else None,
                 paced_s=self.paced_s,
                 continuations=self.continuations,
@@ -188,7 +188,7 @@ class Watch:
             content = self._contents.so_far(
                 call_id=self._call_id, provider=self._provider, model=self._model, clean=self._clean
             )
-        except Exception:  # in garbage collection the buffers may have been closed first
+        except Exception:  # garbage collection may have closed the buffers first
             _log.info("the content of a call that was dropped is not reported", exc_info=True)
         else:
             self._tell(content)
@@ -208,7 +208,7 @@ def _step(gap_s: float) -> int:
 
 
 def _quantile(gaps: Counter[int], share: float) -> float | None:
-    """The time below which that share of the gaps lies."""
+    """The quantile of the gaps: that share of them is shorter."""
     left = share * gaps.total()
     for step in sorted(gaps):
         left -= gaps[step]
@@ -244,15 +244,15 @@ class Contents:
         )
 
 
-# A program that generates model names must not fill memory with what has been logged once.
-_MOST_LOGGED: Final = 1024
+# Bounds the memory if a program generates model names.
+_MAX_LOGGED: Final = 1024
 
 
-# (model, place of call, text) of the warnings that are in the log already.
+# (model, place of call, text) of the warnings already logged.
 _logged: set[tuple[str, str, str]] = set()
 
-# Packages whose frames may lie between a request and the code that made it.
-_ON_THE_WAY: Final = frozenset({"llmstream", "asyncio", "anyio", "contextlib"})
+# Packages whose stack frames may lie between a request and the code that made it.
+_INTERNAL_PACKAGES: Final = frozenset({"llmstream", "asyncio", "anyio", "contextlib"})
 
 
 class Reporter:
@@ -292,20 +292,20 @@ class Reporter:
             self.watch.attempt_started(attempt)
 
     def answered(self, headers: Mapping[str, str]) -> None:
-        """Notes the head of a response."""
+        """Records the headers of a response."""
         self.headers = headers
         if self.watch is not None:
             self.watch.request_id = self._request_id()
 
     def changed(self, warnings: Iterable[Warning]) -> None:
-        """Logs what the request left out or changed, once for each model and call site.
+        """Logs what was omitted from the request or changed in it, once for each model and call site.
 
         Options and tools are logged as warnings, because the caller expects them to apply. Anything
         else, such as reasoning that an API does not accept back, is normal and logged for information.
         """
         if not _log.isEnabledFor(logging.WARNING):
             return
-        # With the place of the code: one program may call one model in several ways.
+        # Keyed by call site too: one program may call one model in several ways.
         where = _call_site()
         for warning in warnings:
             text = warning_text(warning)
@@ -314,7 +314,7 @@ class Reporter:
                 _log.log(level, "%s: %s%s", self._name, text, where and f" ({where})")
 
     def failed(self, attempt: int, error: LLMStreamError, wait_s: float | None) -> None:
-        """An attempt came to nothing; `wait_s` until the next, None where there is none."""
+        """Reports a failed attempt; `wait_s` until the next, None if there is none."""
         what = "no further attempt" if wait_s is None else f"the next in {wait_s:.2f} s"
         which = _of_request(error.request_id or self._request_id())
         _log.info("%s: attempt %d failed: %s; %s%s", self._name, attempt, error.code, what, which)
@@ -353,7 +353,7 @@ def forget_logged() -> None:
 def _is_new(key: tuple[str, str, str]) -> bool:
     if key in _logged:
         return False
-    if len(_logged) >= _MOST_LOGGED:
+    if len(_logged) >= _MAX_LOGGED:
         _logged.clear()
     _logged.add(key)
     return True
@@ -363,7 +363,7 @@ def _call_site() -> str:
     """File and line of the code outside this package that reads the response; "" without one."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _ON_THE_WAY:
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _INTERNAL_PACKAGES:
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return ""

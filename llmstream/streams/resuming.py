@@ -43,12 +43,13 @@ ResumedBody: TypeAlias = "Body | bytes"
 _LOOK_AGAIN_S: Final = 2.0
 
 AskFor: TypeAlias = "Callable[[Callable[[], Awaitable[Prepared]]], Awaitable[tuple[Body, Watchdog]]]"
-"""(prepares a request) to the head of its response and its watchdog."""
+"""(prepares a request) to the response headers and the watchdog of the response."""
 
-# Further responses of one answer: 6.5 million tokens of Gemini 4, so only an endless loop reaches it.
+# Limit for further responses of one answer: 6.5 million tokens of Gemini 4, so only an endless loop reaches
+# it.
 _MAX_RESPONSES: Final = 100
 
-# A stored answer with images in base64; the decoder's own caps apply to it afterwards.
+# Sized for a stored answer with images in base64; the decoder's own limits apply afterwards.
 _MAX_STORED_BYTES: Final = 64 * 1024 * 1024
 _SILENCE: Final = ("first-event", "idle")
 
@@ -56,7 +57,7 @@ _SILENCE: Final = ("first-event", "idle")
 def followed(decoder: Decoder) -> ResumableDecoder | None:
     """The decoder that continues over several bodies, if this is one or wraps one."""
     from llmstream.structured import (
-        OutputToolDecoder,  # loaded by those who ask for a form or a stored response
+        OutputToolDecoder,  # imported only for structured output or a stored response
     )
 
     inner = decoder.decoder if isinstance(decoder, OutputToolDecoder) else decoder
@@ -79,14 +80,14 @@ async def open_stored(plan: Plan, prepared: Prepared) -> Body:
 
     raises: the vendor's error; TransportError
     """
-    from llmstream.transport.http import send  # brings aiohttp
+    from llmstream.transport.http import send  # imports aiohttp
 
     response: Body = await send(prepared.http, plan.deadlines, plan.session)
     return await checked(plan, response if plan.body is None else plan.body(response))
 
 
 async def checked(plan: Plan, response: Body) -> Body:
-    """The same response if it is a stream; else it is closed.
+    """The same response if it is a stream; otherwise closes it and raises.
 
     raises: the vendor's error
     """
@@ -105,7 +106,7 @@ async def read_stored(plan: Plan, prepared: Prepared) -> bytes:
 
     raises: the vendor's error; TransportError, LimitExceeded
     """
-    from llmstream.transport.http import send  # brings aiohttp
+    from llmstream.transport.http import send  # imports aiohttp
 
     response = await send(prepared.http, plan.deadlines, plan.session)
     try:
@@ -120,8 +121,8 @@ async def read_stored(plan: Plan, prepared: Prepared) -> bytes:
 class Reconnector:
     """Finds the rest of one call's stored answer, within its deadlines and retry policy.
 
-    Each new event resets the count of tries, at most `Retry.max_retries`. OpenAI streams an answer for some
-    minutes only; after that this polls until the answer is complete.
+    Each new event resets the count of retries, which `Retry.max_retries` limits. OpenAI streams an answer for
+    some minutes only; after that this polls until the answer is complete.
     """
 
     def __init__(self, attempts: Attempts, plan: Plan, stored: StoredAnswer, report: Reporter) -> None:
@@ -129,7 +130,7 @@ class Reconnector:
         self._plan = plan
         self._stored = stored
         self._report = report
-        self._stuck = (-1, 0)  # where the answer broke off last, and how often it did there
+        self._stuck = (-1, 0)  # position of the last break, and how many breaks occurred there
 
     async def find(self, failure: LLMStreamError, position: Position) -> ResumedBody | None:
         """The rest; None if it is not available, with the cause added to the message of `failure`.
@@ -140,8 +141,7 @@ class Reconnector:
         clock = attempts.clock
         while True:
             where, times = self._stuck
-            # A connection that breaks every minute but makes progress goes on for as long as the deadlines
-            # allow.
+            # A connection that breaks every minute but makes progress may continue until a deadline passes.
             times = times + 1 if where == position.sequence_number else 1
             self._stuck = position.sequence_number, times
             wait_s = wait_before_retry_s(self._plan.retry, error, times)
@@ -158,7 +158,7 @@ class Reconnector:
                 return await self._ask(position)
             except LLMStreamError as again:
                 error = attempts.scrubbed(again)
-            # Step and total deadline end the call; only silence is worth another try.
+            # Step and total deadline end the call; only an idle timeout is worth a retry.
             if isinstance(error, DeadlineExceeded) and not error.retryable:
                 raise error
 
@@ -166,11 +166,11 @@ class Reconnector:
         try:
             return await self._stream(position)
         except BadRequest as refusal:
-            # OpenAI refuses to stream an answer some minutes after it began, but still tells its state.
+            # OpenAI refuses to stream an answer some minutes after it began, but still returns its state.
             refused = refusal
         try:
             return await self._wait_for_all(position)
-        except BadRequest:  # the vendor refuses polling too, so the first error is the cause
+        except BadRequest:  # polling is refused too, so the first error is the cause
             raise refused from None
 
     async def _stream(self, position: Position) -> Body:
@@ -180,7 +180,7 @@ class Reconnector:
         return await attempts.clock.in_time(open_stored(self._plan, prepared), started, "idle")
 
     async def _wait_for_all(self, position: Position) -> bytes:
-        """Polls until the answer is complete; only step and total deadline end this earlier."""
+        """Polls until the answer is complete; only the step and total deadlines end this earlier."""
         attempts = self._attempts
         while True:
             started = asyncio.get_running_loop().time()
@@ -195,7 +195,7 @@ class Reconnector:
 class Continuer:
     """Finds the next response of one call's split answer, within its deadlines and retry policy.
 
-    A response that breaks before any content is requested again; tries count from each place.
+    A response that breaks before any content is requested again; retries are counted for each position.
     """
 
     def __init__(
@@ -219,9 +219,9 @@ class Continuer:
         self._failures = 0
 
     async def find(self, place: Place, failure: LLMStreamError | None) -> tuple[Body, Watchdog]:
-        """The response that continues at a place, and its watchdog.
+        """The response that continues at a position, and its watchdog.
 
-        failure: why the previous one ended; None if the vendor ended it there
+        failure: why the previous response ended; None if the vendor ended it normally
         raises:  IncompleteStream with the last failure once no retry is left, DeadlineExceeded,
                  ProtocolError if the answer makes no progress, LimitExceeded
         """
@@ -243,8 +243,8 @@ class Continuer:
                 self._slow_down(error)
 
     def _check_progress(self, place: Place, failure: LLMStreamError | None) -> None:
-        """Counts the responses; the same place twice means no progress."""
-        # The same token twice: with a failure it is a retry, without one an endless loop.
+        """Counts the responses; the same position twice means no progress."""
+        # The same token twice is a retry after a failure; without a failure it is an endless loop.
         if place == self._asked:
             if failure is None:
                 raise ProtocolError(
@@ -264,7 +264,7 @@ class Continuer:
             )
 
     async def _wait(self, error: LLMStreamError) -> None:
-        """Waits before the next try.
+        """Waits before the next retry.
 
         raises: the error that ends the answer if no retry is left
         """
@@ -273,13 +273,17 @@ class Continuer:
         wait_s = wait_before_retry_s(self._plan.retry, error, self._failures)
         if wait_s is None or clock.past_total(wait_s) or not budget_of(self._plan.provider).take(error):
             self._report.failed(attempts.count, error, None)
-            raise error if isinstance(error, DeadlineExceeded) and not error.retryable else _given_up(error)
+            raise (
+                error
+                if isinstance(error, DeadlineExceeded) and not error.retryable
+                else _retries_exhausted(error)
+            )
         self._report.failed(attempts.count, error, wait_s)
         attempts.failures.append(error)
         await clock.in_time(asyncio.sleep(wait_s), None)
 
 
-def _given_up(error: LLMStreamError) -> IncompleteStream:
+def _retries_exhausted(error: LLMStreamError) -> IncompleteStream:
     """The error of an answer whose next response failed."""
     return IncompleteStream(
         "the vendor split the answer into several responses, and the next one failed. The content so far is "

@@ -1,4 +1,4 @@
-"""How streams and runs show themselves: in one line, and as a table in a notebook."""
+"""Compact views of streams and runs: one line, and a table for notebooks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["short_form", "state_of", "stream_form", "stream_table"]
 def state_of(error: LLMStreamError | None, end: str | None, *, begun: bool) -> str:
     """The state in a word or two: "in progress", "stop", "failed (rate-limited)".
 
-    end: the finish reason, or another reason why it is over
+    end: the finish reason, or another reason for the end
     """
     if error is not None:
         return f"failed ({error.code})"
@@ -44,7 +44,7 @@ def stream_form(stream: EventStream[Any], *, left: bool, begun: bool) -> str:
 
 def stream_table(stream: EventStream[Any]) -> str:
     """The current response of a stream as an HTML table of one row."""
-    from llmstream.display.table import CallCell, TableRow, html_table  # loaded by those who have a notebook
+    from llmstream.display.table import CallCell, TableRow, html_table  # imported only for notebooks
 
     response, pending = stream.response, {call.id for call in stream.pending_calls}
     row = TableRow(

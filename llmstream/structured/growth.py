@@ -83,7 +83,7 @@ class Growth:
         marked = isinstance(event, ev.TextStart) and ANSWER_KEY in (event.provider_metadata or {}).get(
             "llmstream", {}
         )
-        # A new response, or an answer by a tool beside which there was prose: the value starts again.
+        # A new response, or an answer given by a tool after some prose: the value starts again.
         if marked or isinstance(event, ev.StreamStart):
             self._begin()
         return []
@@ -160,7 +160,7 @@ class Growth:
         return [value]
 
 
-# Kinds of leaves of which a part is another value: they are shown when they are complete.
+# Kinds of leaves whose prefix is a different value: shown only when complete.
 _COMPLETE: Final[dict[type, Any]] = {
     shapes.IntType: int,
     shapes.FloatType: float,
@@ -198,7 +198,7 @@ _OBJECTS: Final = (shapes.StructType, shapes.DataclassType, shapes.TypedDictType
 
 # Work of converting a value, in units of copying a pointer.
 _VISITED: Final = 16
-# Text is copied so many times faster than values are visited.
+# How many times faster text is copied than values are visited.
 _CHARS_PER_UNIT: Final = 32
 
 
@@ -296,7 +296,7 @@ class PartialValues:
         if chosen is None:
             return UNSET
         end = len(raw)
-        # The last member may change; where a key came again, that may be any of them.
+        # The last member may change; after a repeated key, any member may.
         if is_open:
             end = 0 if parser.repeated_keys else max(0, end - 1)
         members = self._members.get(id(raw))
@@ -402,7 +402,7 @@ def _model_maker(shape: Any) -> Callable[[dict[str, Any]], Any]:
         "__module__": cls.__module__,
         "__doc__": cls.__doc__,
         "__qualname__": cls.__qualname__,
-        "model_post_init": lambda self, context: None,  # it would want what has not come
+        "model_post_init": lambda self, context: None,  # it would require a missing value
     }
     made: Any = type(cls)(cls.__name__, (cls,), body)
     absent = dict.fromkeys([field.name for field in shape.fields], UNSET)
@@ -423,7 +423,7 @@ def _model_fields(cls: Any) -> tuple[shapes.Field, ...]:
         try:
             shape = shapes.type_info(readable(field.annotation))
         except (TypeError, ValueError, NameError):
-            shape = shapes.AnyType()  # a type that pydantic alone knows
+            shape = shapes.AnyType()  # a type that only pydantic knows
         # Every name that some configuration of pydantic reads; the field's own counts with populate_by_name.
         aliases = (field.validation_alias, field.alias, name)
         names = dict.fromkeys([alias for alias in aliases if isinstance(alias, str)])
@@ -494,7 +494,7 @@ def _leaf(raw: Any, shape: Any, *, growing: bool) -> Any:
 
 def _complete_leaf(raw: Any, option: Any) -> Any:
     if isinstance(option, shapes.CustomType):
-        # A type that pydantic alone knows.
+        # A type that only pydantic knows.
         return raw
     if isinstance(option, shapes.LiteralType):
         # By type too: 1 == True, and `Literal[1]` does not accept `true`.

@@ -18,7 +18,7 @@ __all__ = ["ANSWER_KEY", "OutputToolDecoder", "RequestInMode", "in_mode"]
 
 # An answer that came as the input of a tool becomes text events, so that every mode has the same events.
 
-# In the metadata under "llmstream": this text is the answer, whatever stands beside it.
+# In the metadata under "llmstream": this text is the answer, regardless of other text.
 ANSWER_KEY: Final = "answer"
 
 
@@ -150,7 +150,7 @@ def _by_tool(request: Request, wanted: ResponseFormat) -> RequestInMode:
     while name in taken:
         name += "_answer"
     tool = ToolSpec(name, wanted.description or _DESCRIPTION, wanted.schema or {})
-    # With other tools the model may call those first; alone, this tool is the only way to answer.
+    # With other tools the model may call those first; without others, this tool is the only way to answer.
     changed = msgspec.structs.replace(
         request,
         tools=(*request.tools, tool),

@@ -120,7 +120,7 @@ class Output(Generic[T]):
             name = fitted(name or _name(type))
             description = own.get("description") if description is None else description
             mode_asked: OutputMode | Literal["auto"] | None = mode or "auto"
-        else:  # goes to the vendor as it is
+        else:  # sent to the vendor unchanged
             self.schema, name, mode_asked = own, fitted(name or "response"), mode
         self._plain = own
         self._decoder = _decoder(self.type, self.wrapper)
@@ -149,7 +149,7 @@ class Output(Generic[T]):
             try:
                 return self._decoded(candidate)
             except _UNREADABLE as error:
-                # The first candidate that is JSON at all tells the model most.
+                # The first candidate that is valid JSON gives the model the most useful error.
                 if first is None or not isinstance(first, msgspec.ValidationError):
                     first = error
         raise self._invalid(first) from None
@@ -173,14 +173,14 @@ class Output(Generic[T]):
 
     def _decoded(self, text: str) -> Any:
         wrapper = self.wrapper
-        # Nearly every response fits as it is; only a failure pays for a second reading.
+        # Nearly every response is valid unchanged; only a failure needs a second pass.
         try:
             found = self._decoder.decode(text)
         except msgspec.ValidationError:
             value = msgspec.json.decode(text)
             if wrapper is not None and not (isinstance(value, dict) and wrapper in value):
                 value = {wrapper: value}  # it gave the value itself
-            # Strict modes send null for what is left out, and some models 3.0 for 3.
+            # Strict modes send null for omitted values, and some models 3.0 for 3.
             value = with_whole_numbers(without_empty_nulls(value, self.schema))
             found = self._decoder.decode(msgspec.json.encode(value))
         return found if wrapper is None else getattr(found, wrapper)

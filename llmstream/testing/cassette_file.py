@@ -46,7 +46,7 @@ _VERSION: Final = 1
 _LONGEST_DATA: Final = 1_000
 
 # A difference that fits on a screen.
-_MOST_LINES: Final = 40
+_MAX_LINES: Final = 40
 # Characters of a long line that are shown before the first one that differs.
 _AROUND: Final = 60
 
@@ -55,7 +55,7 @@ class Recorded:
     """A request, as it is shown, and its answer.
 
     answer: None while it is recorded
-    left:   the reader left before the finish, so the answer is not complete
+    left:   the reader closed it before the finish, so the answer is incomplete
     """
 
     def __init__(self, request: dict[str, Any], answer: Answer | None = None, *, left: bool = False) -> None:
@@ -78,14 +78,14 @@ class _File(msgspec.Struct):
 
 
 def shown_request(provider: str, request: Request) -> dict[str, Any]:
-    """What a request asks for, without account, address, headers and empty fields.
+    """The content of a request, without account, address, headers and empty fields.
 
     raises: InvalidRequest for messages, and TypeError for options, that JSON cannot represent
     """
-    # The provider's name instead of its account: whoever replays a cassette has another one, or none.
+    # The provider's name instead of its account: the user who replays a cassette has another one, or none.
     asked: dict[str, Any] = _short({**asked_for(request), "model": f"{provider}:{request.model}"})
     asked["messages"] = [_filled(message) for message in asked["messages"]]
-    # As JSON has it: what is read from the file is compared with it.
+    # As JSON values, because it is compared with values from the file.
     shown: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(_filled(asked)))
     return shown
 
@@ -203,8 +203,8 @@ def difference(request: dict[str, Any], recorded: dict[str, Any]) -> str:
         for line, start in ((old, _first_difference(old, new)), (new, _first_difference(old, new)))
     }
     shown = [_cut(line, starts.get(line, 0)) for line in pairs if not line.startswith("@@")]
-    more = len(shown) - _MOST_LINES
-    return "\n".join([*shown[:_MOST_LINES], *([f"... and {more} lines"] if more > 0 else [])])
+    more = len(shown) - _MAX_LINES
+    return "\n".join([*shown[:_MAX_LINES], *([f"... and {more} lines"] if more > 0 else [])])
 
 
 def _first_difference(old: str, new: str) -> int:

@@ -260,7 +260,7 @@ def _hidden(event: Event, hide: _Hide) -> Event:
 
 
 def _pieces(deltas: list[str], hide: _Hide) -> list[str]:
-    """The deltas, with what is secret in their sum overwritten where the length stays the same."""
+    """The deltas, with secrets in their sum overwritten without changing the length."""
     text = "".join(deltas)
     covered: str = hide(text)
     if len(covered) != len(text):  # a secret outside of ASCII has more bytes than characters

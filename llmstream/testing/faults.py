@@ -296,7 +296,7 @@ def chaos(body: bytes, kind: Chaos, *, dialect: Dialect, at: int | None = None) 
 
     kind:   cut: the body ends at byte `at`. reset: the connection breaks there. stall: the output stops.
             overloaded: the stream ends with the vendor's overload error (529). doubled: the event before
-            `at` is repeated. split: each byte is a write of its own, also inside of UTF-8 characters
+            `at` is repeated. split: each byte is a separate write, also inside of UTF-8 characters
     at:     position in the body; by default its middle. Moved to the end of an event where one is needed
     raises: InvalidRequest for overloaded and doubled if the framing is binary
     """

@@ -1,6 +1,6 @@
 """Runs a server in a thread with its own event loop, for tests that are not async.
 
-A module of its own: it needs nothing of the package, and pytest loads it in every run.
+A separate module without imports from the package, because pytest loads it in every run.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Approve:
             return
         if not isinstance(self.arguments, Mapping):
             raise InvalidRequest(f"Approve(arguments=...) must be a dict by name, got {self.arguments!r}")
-        # Checked where the person decides: later the run would fail, and the decision be spent.
+        # Checked when the decision is made: later the run would fail with the decision used up.
         try:
             # Copied, because msgspec encodes no Mapping but a dict.
             msgspec.json.encode(dict(self.arguments))
@@ -96,12 +96,12 @@ class PendingCall(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{who}{_shown(self.name)}({_shown(self.arguments)})"
 
 
-# What a gate decides about a call before it runs; see `CallRunner`.
+# The verdicts of a gate on a call; see `CallRunner`.
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The call runs, with these arguments. `note` is for `ToolContext.note`."""
+    """The call may run, with these arguments. `note` is for `ToolContext.note`."""
 
     call: ToolCall
     note: str = ""
@@ -109,7 +109,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The call does not run and has this status. `stop` is why the run has to end, or None."""
+    """The call does not run and has this status. `stop` is the reason to end the run, or None."""
 
     call: ToolCall
     status: ToolCallStatus
@@ -130,13 +130,13 @@ Verdict: TypeAlias = Run | Settled | Wait
 Approver: TypeAlias = Callable[
     [PendingCall], Approve | Deny | bool | Awaitable[Approve | Deny | bool | None] | None
 ]
-"""Asked for a person's decision while other calls run; None leaves the call waiting."""
+"""Called for a person's decision while other calls run; None leaves the call waiting."""
 
 
 async def asked(approve: Approver | None, pending: PendingCall) -> Approve | Deny | None:
     """The approver's decision; None without an approver, or if it leaves the call waiting.
 
-    raises: InvalidRequest if it returns anything but a decision; what it raises itself
+    raises: InvalidRequest if it returns anything but a decision; exceptions of the approver
     """
     if approve is None:
         return None

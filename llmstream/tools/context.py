@@ -1,4 +1,4 @@
-"""`ToolContext`: what a running tool may know about its call."""
+"""`ToolContext`: information for a running tool about its call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["ToolContext", "is_context"]
 
 
 async def _nowhere(value: Any) -> None:
-    """Ignores progress: the default without a listener."""
+    """Ignores progress; the default if there is no listener."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ToolContext(Generic[Deps]):
     deadline:  when the run ends at the latest, in loop time; None for no deadline
     note:      the note of the person who approved the call; "" without an approval
     deps:      the application's object, from `Agent(deps=...)` or `stream(deps=...)`
-    key:       names this call in all the world, and stays the same when a durable run repeats it: an
+    key:       globally unique for this call, and the same when a durable run repeats it: an
                idempotency key for a service that the tool calls
     continued: where the run of a sub-agent resumes; None for all other calls
     """
@@ -56,8 +56,8 @@ class ToolContext(Generic[Deps]):
     deps: Deps = None  # type: ignore[assignment]  # where no agent gave one
     note: str = ""
     key: str = ""
-    steps: Any = field(default=None, repr=False, compare=False)  # where a sub-agent records its own
-    price: Any = field(default=None, repr=False, compare=False)  # of a sub-agent that has none of its own
+    steps: Any = field(default=None, repr=False, compare=False)  # where a sub-agent records its steps
+    price: Any = field(default=None, repr=False, compare=False)  # for a sub-agent without its own price
     continued: Any = field(default=None, repr=False, compare=False)
     reporter: Callable[[Any], Awaitable[None]] = field(default=_nowhere, repr=False, compare=False)
 
@@ -80,6 +80,6 @@ def is_context(annotation: Any) -> bool:
     """Whether a parameter with this annotation takes the context: `ToolContext`, alone or in a union."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         return any(is_context(choice) for choice in typing.get_args(annotation))
-    # `ToolContext[Shop]` is no class; its origin is.
+    # `ToolContext[Shop]` is not a class, but its origin is.
     found = typing.get_origin(annotation) or annotation
     return inspect.isclass(found) and issubclass(found, ToolContext)

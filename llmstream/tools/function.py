@@ -19,7 +19,7 @@ __all__ = ["MethodTool", "tool", "tool_from_function"]
 
 _log = logging.getLogger("llmstream")
 
-# What all vendors take (the strictest: Gemini starts with a letter or _, OpenAI has 64 characters).
+# Names that all vendors accept (the strictest: Gemini starts with a letter or _, OpenAI has 64 characters).
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
@@ -107,7 +107,7 @@ def tool_from_function(
     max_result_bytes: int = MAX_RESULT_BYTES,
 ) -> Tool[P, R]:
     """The Tool of a function, bound method, partial or callable object; see `tool`."""
-    # Wrapped again it would lose its options, such as the need for approval.
+    # Wrapping it again would lose its options, such as the need for approval.
     if isinstance(function, Tool):
         raise InvalidRequest(f"{function.name} is a tool already")
     # A partial has neither the name nor the docstring of its function.
@@ -117,7 +117,7 @@ def tool_from_function(
         raise InvalidRequest(
             f"{name!r} is not a valid name of a tool. Pass name= with letters, digits, _ and -."
         )
-    # Its call runs nothing of its body, and a thread could not await its reports of progress.
+    # Calling it runs none of its body, and a thread could not await its progress reports.
     if inspect.isgeneratorfunction(function):
         raise InvalidRequest(f"tool {name}: a generator must be async (async def with yield)")
     described = describe(named)
@@ -176,9 +176,9 @@ class MethodTool:
 
 def _is_method(function: Callable[..., Any]) -> bool:
     """Whether it is defined in a class and takes the object."""
-    # A decorator sees the function before there is a class: only the qualified name shows the class.
+    # A decorator runs before the class exists: only the qualified name shows the class.
     if not inspect.isfunction(function) or "." not in function.__qualname__.rpartition("<locals>.")[2]:
         return False
     first = next(iter(inspect.signature(function).parameters.values()), None)
-    # An annotated `self` is a parameter that the model fills.
+    # An annotated `self` counts as a parameter that the model fills.
     return first is not None and first.name == "self" and first.annotation is first.empty

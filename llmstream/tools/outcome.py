@@ -41,19 +41,19 @@ __all__ = [
 ]
 
 MAX_RESULT_CHARS = 200_000
-"""Some 50 000 tokens: more than a result is ever worth, less than most context windows."""
+"""About 50 000 tokens: more than a useful result, less than most context windows."""
 
 MAX_RESULT_BYTES = 20 * 1024 * 1024
-"""What most vendors take in one request, and what `DownloadLimits` takes of one file."""
+"""The size that most vendors accept in one request, and the default of `DownloadLimits` for one file."""
 
 CANCELLED: Final = "The call was cancelled before it was done. It may have had effects."
-"""The result of a call that had not ended; the model reads it."""
+"""The result of a call that had not ended, as text for the model."""
 
 ResultPart: TypeAlias = Image | Document | Audio
 
 _decode = msgspec.json.Decoder().decode
 
-# First bytes, where they stand, and what they mean (WHATWG MIME Sniffing, section 6).
+# Signatures: first bytes, their offset, and the media type (WHATWG MIME Sniffing, section 6).
 _MAGIC: tuple[tuple[bytes, int, type[ResultPart], str], ...] = (
     (b"\x89PNG\r\n\x1a\n", 0, Image, "image/png"),
     (b"\xff\xd8\xff", 0, Image, "image/jpeg"),
@@ -63,7 +63,7 @@ _MAGIC: tuple[tuple[bytes, int, type[ResultPart], str], ...] = (
     (b"WAVE", 8, Audio, "audio/wav"),
 )
 
-# What a `File` is by the first half of its media type; all others are documents.
+# The part type of a `File` by the main type of its media type; all others are documents.
 _BY_MEDIA: Final[dict[str, type[ResultPart]]] = {"image": Image, "audio": Audio}
 
 
@@ -98,7 +98,7 @@ class ToolOutcome:
     content: str = ""
     parts: tuple[ResultPart, ...] = ()
     error: str | None = None
-    # Comparisons leave out these three: two runs of one call are equal by what the model sees.
+    # Comparisons ignore these three: two executions are equal if the model sees the same.
     exception: Exception | None = field(default=None, compare=False, repr=False)
     value: Any = field(default=None, compare=False, repr=False)
     output: Any = field(default=None, compare=False, repr=False)
@@ -126,7 +126,7 @@ class ToolOutcome:
         parts or Text in it: its parts, and the rest as lines of text. Any other value: its JSON.
         """
         if isinstance(value, ToolOutcome):
-            # One with an error alone: the model has to read something.
+            # An outcome with only an error: the model must get some text.
             return replace(value, content=value.content or value.error or "")
         if isinstance(value, ToolOutput):
             return replace(cls.of(value.content), value=value.value, stop=value.stop)
@@ -137,7 +137,7 @@ class ToolOutcome:
             return cls(parts=(part,), value=value)
         try:
             text = _text(value)
-            # Text is its own form: as a JSON value it would have quotes.
+            # Text is used as it is: as a JSON value it would have quotes.
             plain = value is None or isinstance(value, str | Text)
             return cls(text, value=value, output=None if plain else _decode(text))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -156,7 +156,7 @@ class ToolOutcome:
             if part is not None:
                 parts.append(part)
                 continue
-            # A value in the list that has no JSON form fails all: a hole in a list would be another result.
+            # A list element without a JSON form fails the call: omitting it would change the result.
             item = cls.of(value)
             if item.error is not None:
                 return item
@@ -177,11 +177,11 @@ class ToolOutcome:
             text = f"{text[:max_chars]}\n[cut: the first {max_chars} of {len(text)} characters]"
         parts, notes = _parts_within(self.parts, max_bytes)
         text = "\n".join(filter(None, (text, *notes)))
-        # A value beside a cut text would show what the model has not seen.
+        # A value next to a cut text would contain more than the model gets.
         return self if text == self.content else replace(self, content=text, parts=parts, output=None)
 
 
-# The outcome of a status that was saved and loaded: what lived in the process is gone.
+# The outcome of a loaded status, without the data of the process that saved it.
 _NOTHING = ToolOutcome()
 
 
@@ -192,7 +192,7 @@ class ToolCallStatus(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
     result: the result in the history
     """
 
-    # Encoded and compared without `outcome`, which may hold what has no JSON form.
+    # Encoded and compared without `outcome`, which may contain objects without a JSON form.
     name: str
     error: str | None = None
     tool_call_id: str = ""
@@ -231,7 +231,7 @@ class ToolCallStatus(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
 
     @property
     def stop(self) -> bool:
-        """Whether the tool asked the run to end after this step."""
+        """Whether the tool requested the end of the run after this step."""
         return self._outcome.stop
 
     @property
@@ -281,7 +281,7 @@ def _parts_within(parts: tuple[ResultPart, ...], max_bytes: int) -> tuple[tuple[
     return tuple(fitting), notes
 
 
-# What makes of a list one of parts and lines of text, in place of a JSON value.
+# Types that turn a list into parts and lines of text instead of a JSON value.
 _IN_LISTS: Final = (Image, Document, Audio, File, Text, bytes, bytearray, memoryview)
 
 
@@ -314,7 +314,7 @@ def _text(value: object) -> str:
 
 def _message(exception: BaseException) -> str:
     """The message of an exception; "" if its `__str__` fails."""
-    # Exceptions of others may fail in `__str__`; the tool has failed anyway, and its call needs a result.
+    # Other code's exceptions may fail in `__str__`; the tool has failed anyway, and its call needs a result.
     try:
         return str(exception)
     except Exception:

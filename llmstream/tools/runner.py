@@ -142,9 +142,9 @@ class CallRunner:
         self._around = around
         self._context = context
         self._timeout_s = timeout_s
-        # A limit of 0 would let every call wait for ever.
+        # With a limit of 0 every call would wait for ever.
         self._limit = anyio.CapacityLimiter(max(1, limit))
-        # The limiter is fair: the calls of a tool with its own limit keep their order.
+        # The limiter is fair: calls of a tool with its own limit run in order.
         self._own_limits = {
             t.name: anyio.CapacityLimiter(t.concurrency)
             for name in {spec.name for spec in tools.specs}
@@ -168,9 +168,9 @@ class CallRunner:
         return bool(self._running)
 
     def release(self) -> None:
-        """Forgets the functions of its owner, when all calls are done; none can be started any more."""
-        # The owner has the runner, and the runner its methods: with them, the history of a run that has ended
-        # would be in memory until the garbage collector looks at the oldest objects.
+        """Drops references to its owner's functions once all calls have ended; no call can follow."""
+        # The owner has the runner, and the runner its methods: this cycle would keep the history of an ended
+        # run in memory until a full garbage collection.
         self.gate, self.emit = _closed, None
         self._around = self._context = None
 
@@ -182,7 +182,7 @@ class CallRunner:
         self._started.add(call.id)
         self.calls[call.id] = call
         task = asyncio.create_task(self._one(call))
-        # The loop has weak references to tasks alone.
+        # The event loop references tasks only weakly.
         self._running.add(task)
         task.add_done_callback(functools.partial(self._over, call.id))
 
@@ -190,7 +190,7 @@ class CallRunner:
         """Starts the call that the event completes, if its tool is eager and the call is valid and local."""
         if not isinstance(event, ToolCallEvent) or event.tool_name not in self.tools.eager:
             return
-        # A vendor has run its own call, and an invalid one may be cut: the model has to make it again.
+        # Vendors run their own calls, and an invalid call may be incomplete: the model must make it again.
         if not event.invalid and not event.provider_executed:
             self.start(ToolCall(event.tool_call_id, event.tool_name, event.input))
 
@@ -203,7 +203,8 @@ class CallRunner:
                 self.start_eager(event)
 
     async def run(self, calls: Iterable[ToolCall]) -> list[ToolCallStatus]:
-        """Runs the local calls to their end and returns their statuses in call order. Leaves nothing running.
+        """Runs the local calls to their end and returns their statuses in call order. No call runs
+        afterwards.
 
         raises: `failure`
         """
@@ -223,7 +224,7 @@ class CallRunner:
 
     async def aclose(self) -> None:
         """Cancels running calls and waits for their cleanup. Idempotent, also concurrently."""
-        # First all are cancelled, then awaited: otherwise each would wait for the cleanup of the one before.
+        # Cancel all before awaiting any: otherwise each would wait for the cleanup of the previous one.
         self._cancel()
         await _finished(self._cancelled)
         self._cancelled = {task for task in self._cancelled if not task.done()}
@@ -241,7 +242,7 @@ class CallRunner:
         self._running = set()
 
     def _over(self, call_id: str, task: asyncio.Task[None]) -> None:
-        if task in self._running:  # else it was cancelled by us
+        if task in self._running:  # otherwise we cancelled it
             self._running.discard(task)
             if task.cancelled():
                 status = ToolCallStatus.of(
@@ -250,15 +251,15 @@ class CallRunner:
                 self.statuses[call_id] = status
                 self.lost.append(status)
             else:
-                # Looked at even if another failed before, so that asyncio does not complain.
+                # Retrieved even after an earlier failure, so that asyncio does not log it.
                 error = task.exception()
                 self.failure = self.failure or error
         self.changed.set()
 
     async def _one(self, call: ToolCall) -> None:
-        calls, statuses, waiting = self.calls, self.statuses, self.waiting  # a discard replaces them
+        calls, statuses, waiting = self.calls, self.statuses, self.waiting  # `discard` replaces them
         async with AsyncExitStack() as limits:
-            # Before the gate, or calls of a tool would overtake each other while a person decides about one.
+            # Taken before the gate: calls of a tool would otherwise overtake each other during a decision.
             if call.name in self._own_limits:
                 await limits.enter_async_context(self._own_limits[call.name])
             verdict = await self.gate(call)
@@ -269,13 +270,13 @@ class CallRunner:
             if isinstance(verdict, Settled):
                 status: ToolCallStatus | None = verdict.status
             else:
-                # Behind the gate: a call that waits for a person takes no place of one that could run.
+                # After the gate: a call that waits for a person must not block one that could run.
                 await limits.enter_async_context(self._limit)
                 run = functools.partial(self._execute, call, verdict.note)
                 status = await (run() if self._around is None else self._around(call, run))
         if status is not None:
             statuses[call.id] = status
-            # After a discard the status belongs to a response that is void.
+            # After `discard` the status belongs to a void response.
             if self.emit is not None and statuses is self.statuses:
                 await self.emit(Ended(call, status))
 
@@ -283,7 +284,7 @@ class CallRunner:
         emit, context = self.emit, None
         found = self.tools.find(call.name)
         if found is not None and found.takes_context:
-            # Made for a tool that takes one alone: it has copies of the conversation.
+            # Created only for a tool that takes one: it copies the conversation.
             known = ToolContext(call.id, call.name) if self._context is None else self._context(call)
             context = replace(known, note=note, continued=continued)
         return await run_call(
@@ -317,9 +318,9 @@ class ApprovalGate:
     async def __call__(self, call: ToolCall) -> Verdict:
         """Decides about a call.
 
-        raises: what `approve` raises; InvalidRequest for approved arguments that do not fit
+        raises: exceptions of `approve`; InvalidRequest for approved arguments that do not fit
         """
-        # A decision that was given counts before the approver, who would be asked twice otherwise.
+        # A given decision takes precedence: the approver would otherwise be asked twice.
         decision = self._decisions.get(call.id)
         if decision is None:
             if not await self._tools.approval_needed(call, self._context):
@@ -389,7 +390,7 @@ async def run_call(
     known = ToolSet.of(tools)
     found, refusal = known.find(call.name), known.refusal(call)
     if found is None or refusal is not None:
-        assert refusal is not None  # an unknown tool is one
+        assert refusal is not None  # unknown tools are among them
         return ToolCallStatus.of(call, ToolOutcome.raised(refusal))
     try:
         outcome = await found.run(
@@ -407,14 +408,14 @@ async def run_call(
 
 
 def _cancelled_from_outside() -> bool:
-    """Whether our own cancellation ended the call, not that of something the tool waited for."""
+    """Whether our cancellation ended the call, not that of an object the tool awaited."""
     task = asyncio.current_task()
-    # The deadline of a cancelled anyio scope; what task.cancel() requested is counted by the task.
+    # A cancelled anyio scope has this deadline; the task counts requests of task.cancel().
     return anyio.current_effective_deadline() == -inf or (task is not None and task.cancelling() > 0)
 
 
 async def _finished(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Waits until the tasks are over; if the waiter is cancelled, cancels them and continues to wait.
+    """Waits until the tasks have ended; if the waiter is cancelled, cancels them and continues to wait.
 
     Their exceptions are retrieved, so that asyncio does not report them, and not raised.
     """

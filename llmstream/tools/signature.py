@@ -30,7 +30,7 @@ from llmstream.tools.context import is_context
 __all__ = ["Described", "Signature", "check_arguments", "describe", "object_text", "takes"]
 
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
-# The model reads it in the next step, and pays for it; a longer schema is in its request already.
+# The text costs tokens in the next request, which already contains the schema.
 _SCHEMA_EXCERPT_CHARS: Final = 600
 _EXPECTED: Final = re.compile(r"Expected (?P<wanted>.+?)(?:, got (?P<got>.+))?")
 _AT: Final = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
@@ -44,7 +44,7 @@ def object_text(arguments: str) -> str:
     return "{}" if text in _NO_ARGUMENTS else text
 
 
-# Stands for an argument that the model left out: the function's own default applies.
+# Marks an argument that the model omitted: the function's own default applies.
 _ABSENT: Final = object()
 
 
@@ -62,15 +62,15 @@ class Signature:
         bound = function.keywords if isinstance(function, functools.partial) else {}
         try:
             found = inspect.signature(function).parameters
-        except ValueError as error:  # of some of Python's own functions and types
+        except ValueError as error:  # some of Python's built-in functions and types
             raise InvalidRequest(
                 f"tool {name}: {error}. Wrap it in a function with typed parameters."
             ) from None
-        # What `functools.partial` has filled already is none of the model's business.
+        # Arguments bound by `functools.partial` are hidden from the model.
         self._parameters = {key: found[key] for key in found if key not in bound}
         types = self._types(function)
         self.context_key = self._take_context(types)
-        # Before the fields are checked: a default that is a `Field(...)` is no value of the parameter.
+        # Before the fields are checked: a default of `Field(...)` is not a value of the parameter.
         self._take_fields(types)
         fields: list[Any] = []
         for key, parameter in self._parameters.items():
@@ -85,7 +85,7 @@ class Signature:
             fields.append((key, readable(types[key]), *absent))
         fields.sort(key=len)  # a Struct wants required fields first
         try:
-            # An unknown name is refused, because a misspelt option would otherwise be dropped without a word.
+            # Unknown names are rejected: a misspelt option would otherwise be silently ignored.
             struct = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True)
             self._decoder = decoder(struct)
             self.schema = self._schema(struct, descriptions)
@@ -116,11 +116,11 @@ class Signature:
         return args, kwargs
 
     def _decoded(self, text: str) -> Any:
-        """The arguments. Null may mean that one is left out (strict modes send it so), and 3.0 means 3."""
+        """The arguments. Null may mean an omitted argument (as in strict modes), and 3.0 means 3."""
         try:
             return self._decoder.decode(text)
         except msgspec.ValidationError:
-            # Only after a failure: nearly all arguments fit as they are.
+            # Only after a failure: nearly all arguments are valid as sent.
             value = with_whole_numbers(without_empty_nulls(msgspec.json.decode(text), self.schema))
             return self._decoder.decode(msgspec.json.encode(value))
 
@@ -147,7 +147,7 @@ class Signature:
 
     def _types(self, function: Callable[..., Any]) -> dict[str, Any]:
         target: Any = function.func if isinstance(function, functools.partial) else function
-        # As inspect.signature does, so that types and parameters are those of one function.
+        # As inspect.signature does, so that types and parameters belong to the same function.
         target = inspect.unwrap(target)
         if not inspect.isroutine(target):
             target = type(target).__call__
@@ -179,7 +179,7 @@ class Signature:
         properties: dict[str, Any] = {}
         for key in self._parameters:  # in the function's order
             entry = dict(found["properties"][key])
-            # The type's own description is nearer to the value than the docstring's.
+            # The type's own description is more specific than the docstring's.
             text = entry.pop("description", None) or descriptions.get(key)
             default = self._default(key)
             if "$ref" in entry and (text or default is not _ABSENT):
@@ -201,7 +201,7 @@ class Signature:
         if default is inspect.Parameter.empty:
             return _ABSENT
         try:
-            # The model sees the default; one that JSON does not have is left out of the schema, and still
+            # The model sees the default; one without a JSON form is omitted from the schema, and still
             # applies.
             return msgspec.to_builtins(default, str_keys=True)
         except (TypeError, ValueError):
@@ -274,8 +274,8 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 def takes(function: Callable[..., Any], count: int) -> bool:
     """Whether a function requires at least this many positional arguments.
 
-    Only parameters without a default count: a default is a setting of the function's own. Names do
-    not matter. False if the signature cannot be read.
+    Only parameters without a default count: a parameter with a default is the function's own setting. Names
+    do not matter. False if the signature cannot be read.
     """
     try:
         parameters = inspect.signature(function).parameters.values()

@@ -52,8 +52,8 @@ T = TypeVar("T")
 
 _log = logging.getLogger("llmstream")
 
-# Blocking time that is logged, because all other streams of the process stop meanwhile. Far above a normal
-# slice of work, even on a busy machine.
+# Blocking time from which on a warning is logged, because it blocks all other streams of the process. Far
+# above a normal slice of work, even on a busy machine.
 _BLOCKED_S: Final = 0.8
 
 Progress: TypeAlias = Callable[[Any], object]
@@ -137,7 +137,7 @@ class Tool(Generic[P, R]):
         self.max_result_chars = max_result_chars
         self.max_result_bytes = max_result_bytes
         self._reader = reader or JSONObject(spec.name)
-        # A Signature has it; readers of others need not.
+        # A Signature has this attribute; other readers may not.
         self._context_key: str | None = getattr(self._reader, "context_key", None)
 
     @property
@@ -163,7 +163,7 @@ class Tool(Generic[P, R]):
         raises: InvalidToolInput if they do not fit
         """
         args, kwargs = self._reader.read(arguments)
-        # Looked at only for positional-only parameters; the signature of most functions is not needed here.
+        # Needed only for positional-only parameters.
         names = inspect.signature(self.function).parameters if args else ()
         return {**dict(zip(names, args, strict=False)), **kwargs}
 
@@ -176,7 +176,7 @@ class Tool(Generic[P, R]):
         if self.needs_approval is False:
             return False
         try:
-            # Parsed even where True is enough: a call that cannot run is not worth a person's decision.
+            # Parsed even if the option is True: a call that cannot run needs no decision.
             named = self.named_arguments(arguments)
         except InvalidToolInput:
             return False
@@ -211,7 +211,7 @@ class Tool(Generic[P, R]):
         if self._context_key is not None:
             kwargs[self._context_key] = _with_reporter(context or ToolContext("", self.name), on_progress)
         try:
-            async with asyncio.timeout(limit_s) as timeout:  # cancels once, so that cleanup may wait
+            async with asyncio.timeout(limit_s) as timeout:  # cancels once, so that cleanup may await
                 value = await self._call(args, kwargs, on_progress)
         except Exception as error:
             if timeout.expired():
@@ -237,11 +237,11 @@ class Tool(Generic[P, R]):
         generator = inspect.isasyncgenfunction(code)
         if generator or inspect.iscoroutinefunction(code):
             coroutine = _last(call(), on_progress) if generator else call()
-            # Sub-agents and MCP tools are part of llmstream: their functions do not block.
+            # Functions of llmstream, for sub-agents and MCP tools, do not block.
             ours = str(getattr(code, "__module__", "")).startswith("llmstream.")
             return await (coroutine if ours else Watched(coroutine, self.name))
         # A blocking function must not stop the loop. Python cannot stop a thread, so on cancellation it is
-        # left to itself.
+        # abandoned.
         value = await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
         # A partial or a wrapper may hide that the function is async.
         return await value if inspect.isawaitable(value) else value
@@ -274,7 +274,8 @@ def _code_of(function: Callable[..., Any]) -> Callable[..., Any]:
 
 async def _last(values: AsyncGenerator[Any, None], on_progress: Progress | None) -> Any:
     value = None
-    # Closed here on a cancellation: the collector would run the generator's cleanup later, in another task.
+    # Closed here on cancellation: otherwise the garbage collector would run its cleanup later, in another
+    # task.
     async with aclosing(values):
         async for value in values:
             if on_progress is not None:
@@ -338,7 +339,7 @@ class Watched(Generic[T]):
             except StopIteration as over:
                 return over.value  # type: ignore[no-any-return]  # of a Coroutine[Any, Any, T]
             finally:
-                # In a finally: a step that ends by an exception has blocked as long.
+                # In a finally block: a step that raises may have blocked too.
                 self._note(self._clock() - began)
             value = thrown = None
             try:

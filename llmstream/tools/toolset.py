@@ -1,8 +1,8 @@
 """The tools of a conversation as one set, with unique names.
 
-A `ToolSet` is made once, where tools come in: in the options of a stream, a model or an agent, in the plan
-of a step, in an `Accumulator`. There functions become tools and names are checked; code below takes the
-set as it is.
+A `ToolSet` is created once, where tools are passed in: in the options of a stream, a model or an agent, in
+the plan of a step, in an `Accumulator`. There functions become tools and names are checked; code below uses
+the set unchanged.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ __all__ = ["ToolSet", "unreadable_input"]
 
 _log = logging.getLogger("llmstream")
 
-# Of a value in an error, in characters.
-_MOST_SHOWN: Final = 80
+# Maximum length of a value quoted in an error, in characters.
+_MAX_SHOWN: Final = 80
 
 
 class ToolSet:
     """Tools with unique names, in the order given.
 
-    A `LiveTools` list counts with its content at the time the set is made; `current()` returns the set with
-    its content now.
+    A `LiveTools` list contributes its content at the time the set is created; `current()` returns a set with
+    its current content.
 
     specs: the definitions for the model, as in `Request.tools`
-    eager: names of the tools whose calls may start before the response is over
+    eager: names of the tools whose calls may start before the end of the response
 
     earlier: the set before its live lists changed: each name stays with the source that had it
     raises:  InvalidRequest for anything but a tool, and if two tools have the same name
@@ -45,9 +45,11 @@ class ToolSet:
 
     def __init__(self, tools: Iterable[AnyTool] = (), *, earlier: ToolSet | None = None) -> None:
         self._sources = _wrapped(tools)
-        # At first a second name is a mistake of the application; later a server has changed its list.
+        # Initially a duplicate name is an error of the application; later it means that a server changed its
+        # list.
         self._strict = earlier is None
-        # By source: a server whose list changes can add names, but never take over one of the application.
+        # Owner by name: a server whose list changes can add names, but never take over one of the
+        # application.
         self._owners: dict[str, int] = {} if earlier is None else dict(earlier._owners)
         # Shared with every later set, so that a name is logged once for all of them.
         self._left_out: set[str] = set() if earlier is None else earlier._left_out
@@ -55,7 +57,7 @@ class ToolSet:
         self._local: dict[str, Tool] = {}
         self._declarations: dict[str, ToolSpec | ProviderTool] = {}
         self._tools = self._registered()
-        # Vendors' tools and declared ones are their own definition.
+        # Vendors' and declared tools are already definitions.
         self.specs = tuple([t.spec if isinstance(t, Tool) else t for t in self._tools])
         self.eager = frozenset([name for name, tool in self._local.items() if tool.eager])
         self._declared: ToolSet | None = None if self._local else self
@@ -82,7 +84,7 @@ class ToolSet:
         return len(self._tools)
 
     def __bool__(self) -> bool:
-        return bool(self._sources)  # a live list that is empty by now may fill
+        return bool(self._sources)  # an empty live list may be filled later
 
     def __repr__(self) -> str:
         return f"ToolSet({list(self._tools)!r})"
@@ -94,7 +96,7 @@ class ToolSet:
         for at, source in enumerate(self._sources):
             for each in source if isinstance(source, LiveTools) else (source,):
                 name = each.name or each.type if isinstance(each, ProviderTool) else each.name
-                # The first source wins, and within a live list the first tool.
+                # The first source takes precedence, and within a live list the first tool.
                 if self._owners.setdefault(name, at) != at or name in names:
                     self._refuse(name)
                     continue
@@ -138,7 +140,7 @@ class ToolSet:
         found = self.refusal(call)
         if found is None:
             try:
-                # The error of the whole check is wanted, not the arguments.
+                # Only the error of the check is needed, not the arguments.
                 self._local[call.name].named_arguments(call.arguments)
             except InvalidToolInput as error:
                 return error
@@ -160,12 +162,12 @@ class ToolSet:
         if found is None or found.needs_approval is False or _is_broken(call):
             return False
         predicate = found.needs_approval
-        # A context has copies of the conversation: made only for a predicate that takes it.
+        # Created only for a predicate that takes it: a context copies the conversation.
         wanted = context is not None and callable(predicate) and takes(predicate, 2)
         known = context(call) if wanted and context is not None else ToolContext(call.id, call.name)
         try:
             return await found.approval_needed(call.arguments, known)
-        # A predicate that fails allows nothing: the call needs an approval.
+        # If the predicate fails, the call needs approval.
         except Exception:
             return True
 
@@ -202,7 +204,7 @@ def _wrapped(tools: Iterable[AnyTool]) -> tuple[Tool | ToolSpec | ProviderTool |
 
     raises: InvalidRequest for anything but a tool
     """
-    # Iterated, it would be a copy of its content, and changes of the server would be missed.
+    # Iterating it would copy its content and miss later changes of the server.
     if isinstance(tools, LiveTools):
         return (tools,)
     if not isinstance(tools, Iterable):
@@ -226,7 +228,7 @@ def _wrapped(tools: Iterable[AnyTool]) -> tuple[Tool | ToolSpec | ProviderTool |
 
 def _shown(given: object) -> str:
     text = repr(given)
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def _remedy(given: object) -> str:
@@ -238,7 +240,7 @@ def _remedy(given: object) -> str:
 
 
 def _remedy_for_dict(given: dict[str, Any]) -> str:
-    """What to write for a tool in the form of a vendor's API."""
+    """The corrected value for a tool written in a vendor's format."""
     function = given.get("function")
     tool = function if isinstance(function, dict) else given
     name = tool.get("name")

@@ -1,8 +1,8 @@
-"""How many requests may be in progress at once, found by trying: AIMD, as TCP finds the rate of a network.
+"""How many requests may be in progress at once, measured by AIMD, as TCP measures the rate of a network.
 
-Vendors rarely publish how many requests they take at once, and the number changes by the hour. The
-limit starts small and doubles every round while nothing is refused. A refusal halves it; from then
-on it grows by one a round.
+Vendors rarely publish how many concurrent requests they accept, and the number changes by the hour. The
+limit starts small and doubles every round while no request is refused. A refusal halves it; after that it
+grows by one per round.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from llmstream.transport.rate_headers import rate_states
 
 __all__ = ["AdaptiveConcurrency", "GateClosed"]
 
-# Pauses between refusals, where the vendor names none: doubling, with jitter.
+# Pauses after refusals, if the vendor specifies none: exponential, with jitter.
 _FIRST_WAIT_S: Final = 0.25
-# The limit has been halved at each round by then: longer pauses would only delay the recovery.
+# By then each round has halved the limit: longer pauses would only delay the recovery.
 _LONGEST_WAIT_S: Final = 16.0
 
-# A vendor may say "in an hour"; one request a minute finds out whether that still holds.
+# A vendor may say "in an hour"; one request a minute checks whether that still applies.
 _LONGEST_PAUSE_S: Final = 60.0
 
 
 class GateClosed(Exception):
-    """No more turns are given."""
+    """Raised to waiting requests when the gate is closed."""
 
 
 class AdaptiveConcurrency:
-    """Gives turns for requests, as many at once as the vendor takes. For one event loop.
+    """Admits requests, as many at once as the vendor accepts. For one event loop.
 
-    most:   never more than this at once
-    start:  the first limit
+    most:   upper bound of the limit
+    start:  the initial limit
     clock, random_unit: the time and a random number, for tests; by default the loop's time
     raises: InvalidRequest for a number below 1
     source: TCP's slow start and congestion avoidance, RFC 5681, 3.1: doubling up to the first loss, half
@@ -58,14 +58,14 @@ class AdaptiveConcurrency:
         self._clock = clock or (lambda: asyncio.get_running_loop().time())
         self._random = random_unit
         self._limit = float(min(start, most))
-        self._threshold = math.inf  # beyond it, the limit grows by one a round
+        self._threshold = math.inf  # above it, the limit grows by one per round
         self._halved_at = -math.inf
         self._not_before = -math.inf
-        # Answers that may raise the limit: as many as were under way when it was reached. A limit that
-        # nobody reaches says nothing about what the vendor takes.
+        # The number of responses that may raise the limit: the requests in progress when it was reached. A
+        # limit that is not reached gives no information about the vendor's limit.
         self._growth = 0
-        self._rounds = 0  # halvings since the last answer
-        self._scarce = False  # the vendor reports fewer requests left than are under way
+        self._rounds = 0  # halvings since the last successful response
+        self._scarce = False  # the vendor reports fewer remaining requests than are in progress
         self._closed = False
         self._line: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -73,7 +73,7 @@ class AdaptiveConcurrency:
 
     @property
     def limit(self) -> int:
-        """How many may be under way now."""
+        """The current limit of requests in progress."""
         return int(self._limit)
 
     @property
@@ -82,9 +82,9 @@ class AdaptiveConcurrency:
         return max(0.0, self._not_before - self._clock())
 
     async def acquire(self) -> float:
-        """Waits for a turn, first come first served; to be given back by `release`.
+        """Waits for a slot, in order of arrival; free it with `release`.
 
-        returns: when the turn began, for `refused`
+        returns: when the slot was acquired, for `refused`
         raises:  GateClosed
         """
         if self._closed:
@@ -112,14 +112,15 @@ class AdaptiveConcurrency:
             self._growth = self.under_way
 
     def release(self) -> None:
-        """Gives a turn back."""
+        """Frees a slot."""
         self.under_way -= 1
         self._wake()
 
     def answered(self, headers: Mapping[str, str] = {}) -> None:
-        """A request was answered: the limit grows if it was needed.
+        """Records a successful response: the limit grows if it was reached.
 
-        headers: of the response, names in lower case; what is left by the vendor's own count is obeyed
+        headers: of the response, names in lower case; the remaining requests that the vendor reports are
+        respected
         """
         self._rounds = 0
         states = rate_states(headers, time.time()) if headers else {}
@@ -136,10 +137,10 @@ class AdaptiveConcurrency:
         self._wake()
 
     def refused(self, began: float, wait_s: float | None = None) -> None:
-        """A request was refused because of load: half as many from now on, and a pause if that goes on.
+        """Records a refusal because of load: halves the limit, and pauses after repeated refusals.
 
-        began:  what `acquire` returned; of those that started before the last halving, none halves again
-        wait_s: how long the vendor asks to wait
+        began:  what `acquire` returned; requests started before the last halving do not halve again
+        wait_s: the vendor's Retry-After
         """
         if began >= self._halved_at:
             self._halved_at = self._clock()
@@ -155,12 +156,12 @@ class AdaptiveConcurrency:
             self.pause(wait_s)
 
     def pause(self, seconds: float) -> None:
-        """Nobody starts for so long, at most a minute."""
+        """Starts no request for this time, at most a minute."""
         self._not_before = max(self._not_before, self._clock() + min(seconds, _LONGEST_PAUSE_S))
         self._wake()
 
     def close(self) -> None:
-        """Gives no more turns: who waits for one gets GateClosed."""
+        """Admits no more requests: waiting ones get GateClosed."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -171,14 +172,14 @@ class AdaptiveConcurrency:
 
     @property
     def _paused(self) -> bool:
-        """Whether a pause has been asked for; to ask the clock at each row costs more."""
+        """Whether a pause was requested; checking the clock for each row costs more."""
         return self._not_before > -math.inf
 
     def _free(self) -> bool:
         return self.under_way < self.limit and not (self._paused and self.paused_s > 0)
 
     def _wake(self) -> None:
-        """Gives free turns to the first in line; comes back when a pause ends."""
+        """Gives free slots to the first waiters; runs again when a pause ends."""
         while self._line and self._free():
             turn = self._line.popleft()
             if not turn.done():

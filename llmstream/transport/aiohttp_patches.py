@@ -1,13 +1,13 @@
 """Patches of aiohttp's connections, which lose data before a fault, wait forever or are slow.
 
-If bytes are not valid HTTP, aiohttp notes it on the connection but not on the body, whose reader then waits
-until a deadline; an answer in the same segment as the fault is lost; and a reset of a connection whose body
-has no length counts as the end of the body.
+If bytes are not valid HTTP, aiohttp sets the error on the connection but not on the body, whose reader then
+waits until a deadline; an answer in the same segment as the fault is lost; and a reset of a connection whose
+body has no length counts as the end of the body.
 
-Bytes that arrive on a connection in the pool become the answer to the next request in aiohttp. No request
-asked for them, and the connection may serve another tenant next: here they close the connection.
+aiohttp takes bytes that arrive on a pooled connection for the response to the next request. They answer no
+request, and the connection may serve another tenant next: here they close the connection.
 
-And asyncio allocates 256 KiB before each read. glibc takes this much from the kernel and returns it each
+And asyncio allocates 256 KiB before each read. glibc requests this much from the kernel and returns it each
 time, which costs more than all other work for an event. A request with a body costs aiohttp a task.
 """
 
@@ -31,13 +31,13 @@ from aiohttp.streams import StreamReader
 __all__ = ["CarefulConnector", "CarefulProtocol", "Exchange", "WholeRequest", "divert", "exchange"]
 
 
-# Asked for at a time: below what malloc takes from the kernel, and four records of TLS.
+# Read size: below malloc's mmap threshold, and four TLS records.
 _READ_BYTES: Final = 64 * 1024
 _OF_THE_BODY: Final = (hdrs.CONTENT_LENGTH, hdrs.TRANSFER_ENCODING, hdrs.EXPECT)
 
 
 class Exchange:
-    """One request: which connection it may use, and what happened on it.
+    """One request: which connection it may use, and the state of that connection.
 
     fresh:    whether only a new connection may be used
     reused:   the connection had served before, so the server may have closed it since
@@ -53,14 +53,14 @@ class Exchange:
 
 
 exchange: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
-"""The exchange that this task asks for a connection, where it is one of ours."""
+"""The exchange of this task that requests a connection, if llmstream started it."""
 
 
 class CarefulProtocol(ResponseHandler):
     """Reads the response head separately, and reports broken framing to the reader of the body.
 
     served: whether any bytes have arrived
-    pooled: no request uses it; any bytes then close it
+    pooled: no request uses it; any received bytes then close it
     take:   gets the pieces of the body as they arrive; see `divert`
     """
 
@@ -72,13 +72,13 @@ class CarefulProtocol(ResponseHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called when a socket is open; lowers the read size of asyncio's transport, TLS or plain."""
         reader: Any = getattr(transport, "_ssl_protocol", transport)
-        if getattr(reader, "max_size", 0) > _READ_BYTES:  # other event loops have no such size
+        if getattr(reader, "max_size", 0) > _READ_BYTES:  # absent in other event loops
             reader.max_size = _READ_BYTES
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         """Called with bytes from the socket."""
-        if data:  # without, aiohttp only goes on with what it holds
+        if data:  # with no bytes, aiohttp only processes its buffer
             if self.pooled:
                 self.force_close()
                 self.close()
@@ -99,7 +99,7 @@ class CarefulProtocol(ResponseHandler):
             payload.set_exception(error)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Called when the socket is closed: by us, by the server, or with an error, by a reset."""
+        """Called when the socket is closed: by us or by the server, or with an error after a reset."""
         payload = self._payload
         if exc is not None and payload is not None and not payload.is_eof() and payload.exception() is None:
             payload.set_exception(exc)
@@ -107,18 +107,18 @@ class CarefulProtocol(ResponseHandler):
 
 
 class WholeRequest(aiohttp.ClientRequest):
-    """A request that is written with its body, at once.
+    """A request that is written together with its body.
 
     aiohttp starts a task to write a body, which is a tenth of the work before a request is sent, and in
-    Python 3.11 a turn of the loop.
+    Python 3.11 one loop iteration.
     """
 
-    _whole: bytes | None = None
+    _complete_body: bytes | None = None
 
     def update_body_from_data(self, body: Any, _stacklevel: int = 3) -> None:
-        """Takes the body. aiohttp writes one in pieces, or with the caller's own headers about its length."""
+        """Sets the body. aiohttp writes one in pieces, or one with length headers of the caller."""
         if type(body) is bytes and body and not any(name in self.headers for name in _OF_THE_BODY):
-            self._whole = body
+            self._complete_body = body
             self.headers[hdrs.CONTENT_LENGTH] = str(len(body))
             self.headers.setdefault(hdrs.CONTENT_TYPE, "application/octet-stream")
         else:
@@ -127,13 +127,13 @@ class WholeRequest(aiohttp.ClientRequest):
     async def send(self, conn: Connection) -> aiohttp.ClientResponse:
         """Writes the request, and returns the response without its head."""
         protocol = conn.protocol
-        if self._whole is None or protocol is None:
+        if self._complete_body is None or protocol is None:
             return await super().send(conn)
         # An HTTP proxy needs the complete address; https goes through a tunnel.
         target = str(self.url) if self.proxy and not self.is_ssl() else self.url.raw_path_qs
         writer = StreamWriter(protocol, self.loop)
         await writer.write_headers(f"{self.method} {target} HTTP/1.1", self.headers)
-        await writer.write(self._whole, drain=False)
+        await writer.write(self._complete_body, drain=False)
         protocol.start_timeout()
         response = self.response_class(
             self.method,
@@ -153,7 +153,7 @@ class WholeRequest(aiohttp.ClientRequest):
 
 
 class CarefulConnector(aiohttp.TCPConnector):
-    """Its connections use `CarefulProtocol`, and report whether they have served before."""
+    """Its connections use `CarefulProtocol`, and report whether they were used before."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -192,14 +192,14 @@ class CarefulConnector(aiohttp.TCPConnector):
         if isinstance(protocol, CarefulProtocol):
             protocol.pooled = True
             protocol.exchange = protocol.take = None
-        # A server may answer before it has read all of a large request, whose rest is still to be written.
+        # A server may respond before it has read a large request, whose rest is not yet written.
         super()._release(key, protocol, should_close=should_close or protocol.writing_paused)
 
 
 class _DivertedReader(StreamReader):
-    """A body whose pieces go to `CarefulProtocol.take`, until it refuses one."""
+    """A body whose pieces go to `CarefulProtocol.take`, until that returns False."""
 
-    __slots__ = ()  # or an object could not become one of this class
+    __slots__ = ()  # required to assign this class to an existing object
 
     def feed_data(self, data: bytes, size: int = 0) -> bool:
         """Called by the parser with a piece of the body."""
@@ -213,27 +213,27 @@ class _DivertedReader(StreamReader):
 
 
 def divert(content: StreamReader, take: Callable[[bytes], bool]) -> bool:
-    """Gives the pieces of a body to `take` as they arrive, in the callback of the socket.
+    """Passes the pieces of a body to `take` as they arrive, in the socket's callback.
 
-    To wake up a task for a piece costs as much as all else that is done with it: a future, a turn of the
-    event loop, and in aiohttp 3.14 another run of the parser once the piece is read. Call it right before a
-    read. The piece for which `take` returns False ends the diversion, and is what the read returns.
+    Waking a task for a piece costs as much as all other work on it: a future, a loop iteration, and in
+    aiohttp 3.14 another run of the parser after the read. Call it right before a read. If `take` returns
+    False, the diversion ends and the read returns that piece.
 
-    take:    must not raise, nor close the connection, whose parser is at work
+    take:    must not raise, nor close the connection, whose parser is running
     returns: whether the body can be diverted, and has no unread bytes
     """
     protocol: Any = content._protocol
     if not isinstance(protocol, CarefulProtocol) or content._buffer or content.is_eof():
         return False
     if type(content) is StreamReader:
-        # The parser holds this object, and nobody can choose its class before.
+        # The parser already references this object, and aiohttp offers no way to choose its class.
         content.__class__ = _DivertedReader
     protocol.take = take
     return True
 
 
 def _has_input(protocol: ResponseHandler | None) -> bool:
-    """Whether the socket has unread bytes or was closed, which a busy loop has not noticed yet."""
+    """Whether the socket has unread bytes or was closed, which a busy event loop has not processed yet."""
     transport = protocol.transport if protocol is not None else None
     socket = transport.get_extra_info("socket") if transport is not None else None
     if socket is None or socket.fileno() < 0:

@@ -14,7 +14,7 @@ __all__ = ["Deadlines", "Due", "Watchdog", "deadline_error", "hard_due", "sooner
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits in seconds; None switches one off. The defaults leave room for reasoning models.
+    """Limits in seconds; None disables one. The defaults leave room for reasoning models.
 
     connect_s:     name look-up, TCP and TLS
     first_event_s: from sending the request to the first content
@@ -24,9 +24,9 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     raises:        InvalidRequest for anything but a number of seconds
     """
 
-    # Room for three lost SYNs, which Linux sends again after 1, 3 and 7 s, and for a TLS handshake.
+    # Allows for three lost SYNs, which Linux retransmits after 1, 3 and 7 s, and for a TLS handshake.
     connect_s: float | None = 15.0
-    # Models that think without showing it are silent for minutes; vendors' SDKs wait 600 s as well.
+    # Models that reason without streaming it are silent for minutes; vendors' SDKs also wait 600 s.
     first_event_s: float | None = 600.0
     # A large tool input may arrive in one piece after minutes of pings (Anthropic without eager input).
     idle_s: float | None = 180.0
@@ -45,11 +45,11 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
 # Enforces deadlines on a body with one timer, at next to no cost per piece.
 #
 # aiohttp's own read timeout counts bytes, so pings keep a dead stream alive, and it misses some
-# stalls altogether. This one counts content: whoever reads marks when it starts to wait for
-# the next content, and the timer compares only when it fires.
+# stalls altogether. This one counts content: the reader records when it starts to wait for content, and the
+# timer compares only when it fires.
 
 Due: TypeAlias = tuple[float, str, float]
-"""When a deadline passes, in loop time; which it is; how long it is, in s."""
+"""When a deadline passes, in loop time; its name; its length in seconds."""
 
 _SETTING = {
     "connect": "connect_s",
@@ -76,7 +76,7 @@ def deadline_error(which: str, limit_s: float) -> DeadlineExceeded:
 
 
 def hard_due(deadlines: Deadlines, *, step_started: float | None, total_started: float) -> Due | None:
-    """The next deadline that does not depend on silence; a step that has not begun has none."""
+    """The next deadline that does not depend on idle time; a step that has not begun has none."""
     step_s, total_s = deadlines.step_s, deadlines.total_s
     step = None if step_s is None or step_started is None else (step_started + step_s, "step", step_s)
     total = None if total_s is None else (total_started + total_s, "total", total_s)
@@ -90,15 +90,15 @@ def sooner(first: Due | None, second: Due | None) -> Due | None:
     return first if first <= second else second
 
 
-def _nobody(error: DeadlineExceeded) -> None:
-    """The callback of a watchdog that has ended."""
+def _ignore(error: DeadlineExceeded) -> None:
+    """The callback of a stopped watchdog."""
 
 
 class Watchdog:
     """Calls `abort` when a deadline passes.
 
     waiting_since: loop time at which the reader began to wait for content; None while the
-                   consumer works, whose time does not count as silence
+                   consumer works, whose time does not count as idle
     """
 
     def __init__(
@@ -124,12 +124,12 @@ class Watchdog:
         if self._timer is None:
             self._arm(self._loop.time())
 
-    def content_came(self) -> None:
+    def content_arrived(self) -> None:
         """Switches to the idle deadline; the timer fires before it can pass."""
         self._soft = ("idle", self._deadlines.idle_s)
 
     def go_on(self) -> None:
-        """Continues with another connection: silence counts from now, the other deadlines as before."""
+        """Continues with another connection: idle time counts from now, the other deadlines as before."""
         self.waiting_since = now = self._loop.time()
         self._arm(now)
 
@@ -140,23 +140,23 @@ class Watchdog:
             self._timer = None
 
     def release(self) -> None:
-        """Ends all deadlines for good, and forgets the callback: its answer refers to this watchdog."""
+        """Ends all deadlines permanently and clears the callback, which would form a reference cycle."""
         self.stop()
-        self._abort = _nobody
+        self._abort = _ignore
 
     def _due(self, now: float) -> Due | None:
         which, limit = self._soft
         if limit is None:
             return self._hard
         since = self.waiting_since
-        # While the consumer works there is no silence: the deadline is put off until it waits again.
+        # Idle time does not count while the consumer works: the deadline is postponed until it waits again.
         return sooner(((now if since is None else since) + limit, which, limit), self._hard)
 
     def _arm(self, now: float) -> None:
         self.stop()
         due, idle_s = self._due(now), self._deadlines.idle_s
         at = None if due is None else due[0]
-        # Never later than an idle deadline that begins now, so that the first content arms no second timer.
+        # Never later than an idle deadline that begins now, so that the first content needs no second timer.
         if idle_s is not None and (at is None or now + idle_s < at):
             at = now + idle_s
         if at is not None:
@@ -165,7 +165,8 @@ class Watchdog:
     def _fire(self) -> None:
         now = self._loop.time()
         due = self._due(now)
-        # The reader moves `waiting_since`, not the timer: to arm it at each piece would cost too much.
+        # The reader updates `waiting_since`, not the timer: rescheduling it for each piece would cost too
+        # much.
         if due is not None and due[0] <= now:
             self._timer = None
             self._abort(deadline_error(due[1], due[2]))

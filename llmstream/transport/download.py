@@ -1,8 +1,8 @@
 """Downloads the file of a URL in a conversation, only from allowed addresses.
 
 Names are resolved once; every address is checked, and the connection uses only these (the Host header and
-TLS still name the host). Redirects are followed here, and each is checked again. Nothing of the caller's is
-sent: no key, no cookie; and no proxy of the environment is used, because it would resolve names itself.
+TLS still name the host). Redirects are followed here, and each is checked again. No credentials of the caller
+are sent: no key, no cookie; and no proxy of the environment is used, because it would resolve names itself.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _TRY_AGAIN: Final = frozenset({408, 425, 429})
 _NO_TYPE: Final = ("", "application/octet-stream", "binary/octet-stream")
 # source: RFC 6838, 4.2
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
-# Signed URLs have thousands of characters; the host and the beginning of the path tell them apart.
+# Signed URLs have thousands of characters; the host and the beginning of the path identify them.
 _URL_CHARS_SHOWN: Final = 200
 
 
 class Downloaded(msgspec.Struct, frozen=True):
-    """The content of a file and its media type, "" if unknown."""
+    """The content of a file and its media type ("" if unknown)."""
 
     data: bytes
     media_type: str
@@ -93,7 +93,7 @@ class _Pinned(AbstractResolver):
         self._known: dict[tuple[str, int], list[ResolveResult]] = {}
 
     async def pin(self, host: str, port: int, *, allow_private: bool) -> None:
-        """Resolves a host, for all later connections.
+        """Resolves a host once for all later connections.
 
         raises: InvalidRequest if any of its addresses is refused, ConnectionFailed if it has none
         """
@@ -133,7 +133,7 @@ class _Pinned(AbstractResolver):
         return known
 
     async def close(self) -> None:
-        """Does nothing: nothing is open."""
+        """Does nothing: no resource is open."""
 
 
 async def _fetched(url: str, limits: DownloadLimits) -> Downloaded:
@@ -214,7 +214,7 @@ def _inside(url: str, limits: DownloadLimits) -> Downloaded:
     kind, *parameters = (word.strip().lower() for word in head.split(";"))
     if not comma:
         raise InvalidRequest(f"{_shown(url)} is not a valid data URL")
-    if len(text) > limits.max_bytes * 3:  # as long as max_bytes can be, percent-encoded
+    if len(text) > limits.max_bytes * 3:  # the maximum length of max_bytes, percent-encoded
         raise _too_large(url, limits)
     data = unquote_to_bytes(text)
     if parameters and parameters[-1] == "base64":
@@ -247,6 +247,6 @@ def _shown(url: str) -> str:
     scheme, mark, rest = url.partition("://")
     rest = without_user(rest)
     if not (mark and rest) or scheme.lower() not in ("http", "https"):
-        return shown_address(url)  # where its credentials or its query begin nobody can tell
+        return shown_address(url)  # unparsable: its credentials or query cannot be located
     authority, slash, path = re.split(r"[?#;\\]", rest, maxsplit=1)[0].partition("/")
     return repr(f"{scheme}://{authority}{slash}{path}"[:_URL_CHARS_SHOWN])

@@ -32,7 +32,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 _ENTRIES: Final = re.compile(r"[\s,]+")
 _NO_URL_CHARACTER: Final = re.compile(r"[\x00-\x20\x7f\\]")
 _WITH_SYSTEM_PROXIES: Final = frozenset({"darwin", "win32"})
-# Shorter passwords would mangle the messages that they are masked in.
+# Masking shorter passwords would mangle messages.
 _SHORTEST_SECRET: Final = 6
 
 
@@ -52,7 +52,7 @@ def proxy_for(scheme: str, host: str, port: int | None = None) -> str | None:
 
 
 def proxy_secrets() -> tuple[str, ...]:
-    """Passwords of the environment's proxies: as written, decoded, and as they are sent."""
+    """Passwords of the environment's proxies: as written, decoded, and encoded as sent."""
     return tuple(
         {
             secret
@@ -63,7 +63,7 @@ def proxy_secrets() -> tuple[str, ...]:
     )
 
 
-# The variables in which proxies were found, and the proxies.
+# The environment variables last read, and the proxies from them.
 _known: tuple[Mapping[str, str] | None, dict[str, str]] = (None, {})
 
 
@@ -71,7 +71,7 @@ def _proxies() -> dict[str, str]:
     """The proxies by scheme, and "no"; read again after a variable has changed."""
     global _known
     current = variables()
-    # The systems' own settings, and an environment that is not remembered, may change unseen.
+    # Changes of system settings, or of an environment without a snapshot, are not detected.
     if sys.platform in _WITH_SYSTEM_PROXIES or current is os.environ:
         return urllib.request.getproxies()
     if _known[0] is not current:
@@ -89,15 +89,15 @@ def _credentials(address: str) -> Iterator[str]:
 
 
 def _is_direct(proxies: dict[str, str], host: str, port: int) -> bool:
-    """Whether `no_proxy` names the target; without it, whether the system's own list does."""
+    """Whether `no_proxy` matches the target; without it, whether the system's list does."""
     if "no" in proxies:
         return any(_names(entry, host.lower(), port) for entry in _ENTRIES.split(proxies["no"]) if entry)
-    # On Linux that is all there is; macOS and Windows have lists of their own.
+    # Linux has only this variable; macOS and Windows also have a system list.
     return bool(urllib.request.proxy_bypass(host))
 
 
 def _names(entry: str, host: str, port: int) -> bool:
-    """Whether an entry of `no_proxy` names a target: `*`, a host, a domain, an address, a network."""
+    """Whether an entry of `no_proxy` matches a target: `*`, a host, a domain, an address, a network."""
     if entry == "*":
         return True
     pattern, wanted = _split_port(entry.lower())
@@ -151,7 +151,7 @@ def _usable(address: str, source: str) -> str:
     try:
         parts = urlsplit(url)
         usable = scheme in _PORTS and bool(parts.hostname) and parts.port != 0
-        # An "@" behind the host is a password with a character that ends the host, such as "/".
+        # An "@" after the host means that the password contains a character that ends the host, such as "/".
         usable = usable and not any("@" in part for part in (parts.path, parts.query, parts.fragment))
         usable = usable and not _NO_URL_CHARACTER.search(url)
     except ValueError:
@@ -165,7 +165,7 @@ def _usable(address: str, source: str) -> str:
 
 
 def _source(kind: str) -> str:
-    """The variable of the proxy's address, for messages; the lower case name counts first, as in curl."""
+    """The variable of the proxy's address, for messages; the lower-case name takes precedence, as in curl."""
     name = f"{kind}_proxy"
     found = [variable for variable in os.environ if variable.lower() == name]
     if not found:
@@ -173,7 +173,7 @@ def _source(kind: str) -> str:
     return f"the environment variable {name if name in found else found[0]}"
 
 
-# How many ask for it; of the process, since tests have threads and loops of their own.
+# The number of active blocks; process-wide, because tests use their own threads and loops.
 _forbidding = 0
 
 

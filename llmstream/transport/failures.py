@@ -17,18 +17,18 @@ from llmstream import errors
 __all__ = ["login_wanted", "typed_failure"]
 
 
-# Why TLS failed, and what to do about it.
+# Causes of TLS failures, and their remedies.
 
 CA_VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""Where people name their own certificates."""
+"""Environment variables that set custom certificates."""
 
 _TRUST: Final = "Set SSL_CERT_FILE to the CA bundle to trust."
 
-# Codes of a certificate that is not accepted; source: OpenSSL, x509_vfy.h
+# Verification codes of a rejected certificate; source: OpenSSL, x509_vfy.h
 _OF_ANOTHER_NAME: Final = frozenset({62, 64})
 _OUT_OF_DATE: Final = frozenset({9, 10})
 
-# What OpenSSL names a first answer that is no TLS, by its version.
+# OpenSSL's reasons for a first response that is not TLS, by version.
 _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
 
 
@@ -58,7 +58,7 @@ def _remedy(code: int) -> str:
 
 
 def _missing_bundle() -> str:
-    """The remedy if a variable names a file of certificates that does not exist."""
+    """The remedy if an environment variable names a certificate file that does not exist."""
     for name in CA_VARIABLES:
         path = os.environ.get(name)
         if path and not os.path.exists(path):
@@ -66,7 +66,7 @@ def _missing_bundle() -> str:
     return ""
 
 
-# Servers choose these texts; what a person needs of them stands at the beginning.
+# Servers choose these texts; their beginning has the relevant part.
 _WORDS_CHARS = 200
 _CHECK_PROXY = "Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment."
 _TLS_FAILURES = (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)
@@ -96,8 +96,8 @@ def typed_failure(
             return errors.TLSError(f"no trusted connection to {host}: {tls_reason(error)}")
         case aiohttp.InvalidURL() if proxy is not None and str(error.url) == proxy:
             return errors.ProxyError(f"the proxy on the way to {host} has no usable address. {_CHECK_PROXY}")
-        case aiohttp.InvalidURL() | UnicodeError():  # of a name that IDNA does not know
-            # Its text is the complete address, with any password or key in it.
+        case aiohttp.InvalidURL() | UnicodeError():  # a host name that IDNA cannot encode
+            # Its message is the complete URL, with any password or key in it.
             return errors.InvalidRequest(
                 f"the address of {host or 'the model'} is not usable. Check base_url."
             )
@@ -114,7 +114,7 @@ def typed_failure(
             return errors.DecodeError(f"the compressed body from {host} cannot be read: {_words(error)}")
         case http_exceptions.HttpProcessingError() | aiohttp.ClientResponseError():
             return errors.ProtocolError(f"{host} broke the rules of HTTP: {_words(error)}", retryable=True)
-        case aiohttp.ClientPayloadError():  # its own words quote another of aiohttp's errors
+        case aiohttp.ClientPayloadError():  # its message quotes another aiohttp error
             return errors.ConnectionLost(f"the connection to {host} closed in the middle of the answer")
         case aiohttp.ClientError() | OSError() | asyncio.IncompleteReadError():
             when = "while it answered" if answered else "before it answered"
@@ -133,7 +133,7 @@ def login_wanted(host: str) -> errors.ProxyError:
 
 
 def _refused_by_proxy(error: aiohttp.ClientHttpProxyError, host: str) -> errors.ProxyError:
-    """The error of a refused CONNECT; retryable if it is a failure of the proxy, not a refusal."""
+    """The error of a refused CONNECT; retryable if the proxy failed, not if it refused."""
     if error.status == 407:
         return login_wanted(host)
     return errors.ProxyError(
@@ -166,7 +166,7 @@ def _of_encoding(error: BaseException) -> bool:
     causes = (error, error.__cause__, error.__context__)
     if any(isinstance(cause, http_exceptions.ContentEncodingError) for cause in causes):
         return True
-    # Of a truncated deflate body it reports only the name.
+    # For a truncated deflate body it reports only the name of the coding.
     return "decode content-encoding" in str(error) or getattr(error, "message", "") == "deflate"
 
 

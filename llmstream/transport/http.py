@@ -42,15 +42,15 @@ __all__ = [
     "tapped",
 ]
 
-# Enough for any message of a vendor, and for the excerpt that an error shows. Some servers send an error page
-# of hundreds of megabytes, or one that never ends.
+# Sufficient for any vendor's message, and for the excerpt that an error shows. Some servers send an error
+# page of hundreds of megabytes, or one that never ends.
 _ERROR_BODY_BYTES: Final = 64 * 1024
 _ERROR_BODY_S: Final = 5.0
 # Below 1 MiB, from which on aiohttp warns that writing bytes at once blocks the loop.
 _LARGE_BODY_BYTES: Final = 512 * 1024
 ENCODINGS: Final = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
-"""What aiohttp decodes, or refuses where the package for it is missing."""
-# What may follow a complete answer and still be cheaper to read than a new connection with its TLS handshake.
+"""Encodings that aiohttp decodes, or rejects if the package for one is missing."""
+# Reading this much after a complete answer is cheaper than a new connection with its TLS handshake.
 # A server that floods or stalls after the end costs no more than this.
 _DRAIN_BYTES: Final = 64 * 1024
 _DRAIN_S: Final = 0.25
@@ -61,7 +61,7 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 
 
 tapped: ContextVar[Callable[[HttpRequest, Response], object] | None] = ContextVar("tapped", default=None)
-"""Called in this task with each request and its response, once the head is there; see `Response.tap`."""
+"""Called in this task with each request and the head of its response; see `Response.tap`."""
 
 
 class Body(Protocol):
@@ -84,15 +84,15 @@ class Body(Protocol):
         ...
 
     def abort(self, error: LLMStreamError) -> None:
-        """Ends it at once, with this error."""
+        """Closes the connection at once; reads raise this error."""
         ...
 
     def close(self) -> None:
-        """Leaves it at once."""
+        """Closes the connection at once."""
         ...
 
     async def finish(self) -> None:
-        """Lets the connection serve again, if it can."""
+        """Returns the connection to the pool, if it can be reused."""
         ...
 
 
@@ -108,7 +108,7 @@ class Response:
         self.status = response.status
         self.headers = {name.lower(): value for name, value in response.headers.items()}
         self._response = response
-        # Bound once: it is called for every piece of every body.
+        # Bound once, because it is called for every piece of every body.
         self._readany = response.content.readany
         self._host = host
         self._aborted: LLMStreamError | None = None
@@ -116,7 +116,7 @@ class Response:
         self._took: Callable[[bytes], object] | None = None
 
     def tap(self, took: Callable[[bytes], object]) -> None:
-        """Calls `took` with each piece that is read from now on, and with b"" at the end of the body."""
+        """Calls `took` with each piece read from now on, and with b"" at the end of the body."""
         self._took, readany = took, self._readany
 
         async def read() -> bytes:
@@ -140,13 +140,13 @@ class Response:
                 if self._took is not None:
                     self._took(rest)
                 return rest
-        # Raised where no exception is handled: aiohttp's own would hold the headers that were sent.
+        # Raised where no exception is handled: aiohttp's own would reference the request headers.
         raise self._failure
 
     def divert(self, take: Callable[[bytes], bool]) -> None:
-        """Gives pieces to `take` as they arrive while the next `read` waits; see `aiohttp_patches.divert`.
+        """Passes pieces to `take` as they arrive while the next `read` waits; see `aiohttp_patches.divert`.
 
-        A body that is tapped, or not on a connection of ours, is read as ever.
+        Not for a tapped body, or one that is not on llmstream's own connections.
         """
         if self._took is None:
             divert(self._response.content, take)
@@ -155,11 +155,11 @@ class Response:
         """The unread bytes of a broken body, which its own `read` would not return."""
         try:
             return self._response.content._read_nowait(-1)
-        except Exception:  # a buffer that cannot be read has nothing to give
+        except Exception:  # an unreadable buffer contains no data
             return b""
 
     async def read_error(self) -> bytes:
-        """The body of an error response: what arrives within 5 s, at most 64 KiB."""
+        """The body of an error response: the part that arrives within 5 s, at most 64 KiB."""
         pieces: list[bytes] = []
         size = 0
         try:
@@ -168,7 +168,7 @@ class Response:
                     pieces.append(piece)
                     size += len(piece)
         except (LLMStreamError, TimeoutError):
-            pass  # the status matters more than how the body ended
+            pass  # the status matters more than an error in the body
         return b"".join(pieces)[:_ERROR_BODY_BYTES]
 
     async def read_all(self, max_bytes: int) -> bytes:
@@ -193,24 +193,24 @@ class Response:
         self._response.close()
 
     def close(self) -> None:
-        """Closes the socket at once, unless the body is over and the connection can serve again."""
+        """Closes the socket at once, unless the body is complete and the connection can be reused."""
         if self._response.content.at_eof():
             self._response.release()
         else:
             self._response.close()
 
     async def finish(self) -> None:
-        """Lets the connection serve again if the rest of the body is short, else closes it."""
+        """Returns the connection to the pool if the rest of the body is short, else closes it."""
         content, size = self._response.content, 0
         if content.at_eof():
             self.close()
             return
-        # Wakes the read below. asyncio.timeout would cancel the task for the same, at three times the cost.
+        # Wakes the read below. asyncio.timeout would cancel the task instead, at three times the cost.
         timer = asyncio.get_running_loop().call_later(_DRAIN_S, content.set_exception, TimeoutError())
         try:
             while size < _DRAIN_BYTES and not content.at_eof():
                 size += len(await self._readany())
-        # A connection with an unread rest would give it to the next request as its response.
+        # The unread rest of a pooled connection would become the response to the next request.
         except (Exception, asyncio.CancelledError) as error:
             self._response.close()
             if isinstance(error, asyncio.CancelledError):
@@ -228,7 +228,7 @@ async def send(
     *,
     fresh: bool = False,
 ) -> Response:
-    """Sends one request and waits for the head of the response.
+    """Sends one request and waits for the response headers.
 
     session: the caller's own; by default the pooled one of the running loop
     fresh:   use a new connection, so that the request is certainly written once
@@ -240,8 +240,8 @@ async def send(
     response = await _ask(session, request, url, deadlines, proxy_for(scheme, host, port), fresh=fresh)
     check_answer(response, host)
     encoding = response.headers.get("content-encoding", "").strip().lower()
-    # aiohttp passes the bytes of an unknown encoding on as they are; they would look like a broken stream.
-    if encoding not in ENCODINGS and response.status < 400:  # of a refusal, the status is enough
+    # aiohttp returns the bytes of an unknown encoding unchanged; they would look like a broken stream.
+    if encoding not in ENCODINGS and response.status < 400:  # for an error response, the status is enough
         response.close()
         raise DecodeError(
             f"{host} responds in a content-encoding that was not requested and is not known: {encoding!r}",
@@ -280,7 +280,7 @@ async def connect_ahead(
 
 
 def check_answer(response: aiohttp.ClientResponse, host: str) -> None:
-    """Checks that the response comes from the requested server; else closes it.
+    """Checks that the response comes from the requested server; otherwise closes it.
 
     raises: RedirectRefused for any 3xx, ProxyError for 407, ProtocolError
     """
@@ -301,7 +301,7 @@ def check_answer(response: aiohttp.ClientResponse, host: str) -> None:
 
 
 def _strange_head(response: aiohttp.ClientResponse) -> str:
-    """What is invalid in the head of a response to our request; "" if nothing is."""
+    """A description of what is invalid in the response headers; "" if they are valid."""
     version = response.version
     if version is not None and version.major != 1:
         return f"an answer of HTTP/{version.major}.{version.minor} to a request of HTTP/1.1"
@@ -317,7 +317,7 @@ def parsed_url(url: str) -> tuple[URL, str, str, int | None]:
         parts = urlsplit(url)
         if parts.scheme in ("http", "https") and parts.hostname:
             return URL(url, encoded=True), parts.scheme, parts.hostname, parts.port
-    except ValueError:  # a port that is no number, an unclosed bracket, a host that is no name
+    except ValueError:  # invalid port, unclosed bracket, or invalid host name
         pass
     raise InvalidRequest(f"not an http or https address: {shown_address(url)}. Check base_url.")
 
@@ -341,7 +341,7 @@ async def _ask(
 ) -> aiohttp.ClientResponse:
     """Sends the request; a second time, on a new connection, if a reused one had been closed.
 
-    Not after a byte of the response: then the server had the request, and may have acted on it.
+    Not after the first byte of a response: the server had the request then, and may have acted on it.
     """
     current = Exchange(fresh=fresh)
     while True:
@@ -353,21 +353,21 @@ async def _ask(
         except Exception as error:
             # aiohttp repeats a GET on a connection that the server has closed meanwhile, but never a POST.
             if current.reused and not current.answered and _went_stale(error):
-                current = Exchange(fresh=True)  # which cannot be a reused one again
+                current = Exchange(fresh=True)  # so it cannot be a reused one
                 continue
             failure = typed_failure(error, url.raw_host or "", answered=False, proxy=proxy)
         finally:
             exchange.reset(before)
-        raise failure  # outside of the handler: aiohttp's exception would hold the headers that were sent
+        raise failure  # outside the handler: aiohttp's exception would reference the request headers
 
 
 async def _directly(
     session: aiohttp.ClientSession, request: HttpRequest, url: URL, deadlines: Deadlines, proxy: str | None
 ) -> aiohttp.ClientResponse:
-    """Sends the request over the pool of our own session, if it is untouched.
+    """Sends the request over the pool of our own session, if nothing has modified that.
 
-    Not by `ClientSession.request`, which looks for cookies, redirects, traces and logins first. Our session
-    has none, and that took a tenth of what a call does before its request is sent.
+    Not through `ClientSession.request`, which first handles cookies, redirects, traces and logins. Our
+    session has none, and that took a tenth of the work before a request is sent.
     """
     made = _made(session, url, request.method, _headers(request), proxy, _payload(request.body) or None)
     connection = await _connected(session, made, deadlines)
@@ -402,7 +402,7 @@ def _made(
 
 
 async def _connected(session: aiohttp.ClientSession, made: WholeRequest, deadlines: Deadlines) -> Connection:
-    assert session.connector is not None  # by the session's being open
+    assert session.connector is not None  # because the session is open
     try:
         return await session.connector.connect(made, [], _timeout(deadlines.connect_s))
     except TimeoutError as error:
@@ -416,23 +416,23 @@ async def _through(
     deadlines: Deadlines,
     proxy: str | None,
 ) -> aiohttp.ClientResponse:
-    """Sends the request through a session of the caller's."""
+    """Sends the request through the caller's session."""
     return await session.request(
         request.method,
         url,
         data=_payload(request.body),
         headers=_headers(request),
-        # aiohttp would send the key along to another host, and turn a POST into a GET at a 303.
+        # aiohttp would send the key to another host, and turn a POST into a GET at a 303.
         allow_redirects=False,
         auto_decompress=True,
-        raise_for_status=False,  # a session of the caller's may have chosen otherwise
+        raise_for_status=False,  # the caller's session may be configured otherwise
         proxy=proxy,
         timeout=_timeout(deadlines.connect_s),
     )
 
 
 def _headers(request: HttpRequest) -> dict[str, str]:
-    # Compressed events may wait in the server's compressor until its block is full.
+    # A server's compressor may buffer events until its block is full.
     return {"accept-encoding": "identity", **request.headers}
 
 
@@ -467,7 +467,7 @@ def check_headers(headers: Mapping[str, str]) -> None:
             _check_header(name, value)
 
 
-@functools.lru_cache(maxsize=64)  # the names of one call are those of the next
+@functools.lru_cache(maxsize=64)  # calls mostly repeat the same names
 def _are_tokens(names: str) -> bool:
     return _TOKEN.fullmatch(names) is not None
 

@@ -21,17 +21,17 @@ _HIGHEST_PRIORITY: Final = 1000
 
 
 class RateLimiter:
-    """Paces all streams of the models that have it: `Model("openai:gpt-5-mini", limiter=limiter)`.
+    """Paces all streams of the models that use it: `Model("openai:gpt-5-mini", limiter=limiter)`.
 
-    Use one object for models that share a vendor's limit, or one name in a shared store. Requests go by
-    priority, then in the order of their arrival; a waiting one may be cancelled at any time. It may be used
-    from several event loops.
+    Use one object for models that share a vendor's limit, or one name in a shared store. Requests run by
+    priority, then in order of arrival; a waiting one may be cancelled at any time. It may be used from
+    several event loops.
 
-    requests_per_minute: an allowance that refills steadily; after a pause this many may go at once
+    requests_per_minute: an allowance that refills steadily; after a pause this many may run at once
     tokens_per_minute:   the same for tokens. A request is estimated beforehand, a quarter of its bytes and
-                         `max_output_tokens`, and corrected by the usage of its response. One that is
-                         larger than the allowance goes when that is full
-    input_tokens_per_minute, output_tokens_per_minute: the same, for vendors that count them apart
+                         `max_output_tokens`, and corrected by the usage of its response. One that is larger
+                         than the allowance runs when that is full
+    input_tokens_per_minute, output_tokens_per_minute: the same, for vendors that count them separately
     max_concurrent:      maximum number of answers in progress
     priority:            of requests whose `acquire` names none, -1000 to 1000; the highest goes first
     shared:              where the state is, for all limiters with this address and `name`, in any process:
@@ -40,7 +40,7 @@ class RateLimiter:
     name:                of the shared limits, such as "openai-main"
     on_loss:             while the store cannot be reached: "local" goes on with a share of the limits, the
                          limits divided by the processes there were; "raise" fails with LimitsUnavailable
-    lease_s:             of the shared store: an answer whose process has died counts so long
+    lease_s:             of the shared store: an answer whose process has died counts for this time
     clock, call_later:   the time and a timer, for tests; by default the event loop's. Not with `shared`
     raises:              InvalidRequest for a number below 1, or an unknown address
     """
@@ -99,13 +99,13 @@ class RateLimiter:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Leaves the shared limits at once; without it, that happens at the end of the event loop."""
+        """Disconnects from the shared limits at once; otherwise that happens at the end of the event loop."""
         if not isinstance(self._pacer, Pacer):
             await self._pacer.aclose()
 
     @property
     def under_way(self) -> int:
-        """The number of permits that are held in this process."""
+        """The number of unreleased permits in this process."""
         return self._pacer.under_way
 
     @property
@@ -138,7 +138,7 @@ class RateLimiter:
     def learn(self, headers: Mapping[str, str], permit: Permit | None = None) -> None:
         """Applies the rate limit headers of an answer (names in lower case).
 
-        permit: of the request that was answered; what was granted since may not be in its headers
+        permit: of the answered request; its headers may not include later grants
         """
         states = rate_states(headers, vendor_time(headers, time.time()))
         if states:
@@ -146,14 +146,14 @@ class RateLimiter:
             granter.learn(states, grant)
 
     def pause(self, seconds: float) -> None:
-        """Lets no request go for this time, at most a minute: the vendor has asked for it."""
+        """Pauses requests for this time, at most a minute, as the vendor requested."""
         self._pacer.pause(seconds)
 
     def refused(self, permit: Permit | None = None, headers: Mapping[str, str] = {}) -> None:
-        """Notes a 429. Where no used-up allowance explains it, all allowances shrink, and grow back slowly.
+        """Records a 429. If no used-up allowance explains it, all allowances shrink, and recover slowly.
 
-        That is how a vendor answers a load that grows too fast. They are cut to 0.7, and grow by 5 % of the
-        limits a minute. All that went before a cut count as one refusal.
+        Vendors respond like this to a load that grows too fast. They shrink to 0.7, and recover by 5 % of the
+        limits a minute. All requests sent before a reduction count as one refusal.
 
         headers: of the refusal, names in lower case
         """
@@ -172,7 +172,7 @@ class RateLimiter:
 
 
 class Permit:
-    """Permission for one request. `release()` it when the answer is over or left; a second call does nothing.
+    """Permission for one request. `release()` it once, at the end of the answer; a second call does nothing.
 
     waited_s: how long it waited
     """
@@ -220,5 +220,5 @@ def _checked_priority(priority: int) -> int:
 
 
 def _believable(tokens: float) -> float:
-    """A count that can be computed with, whatever the vendor reported."""
+    """A valid count, whatever the vendor reported."""
     return float(min(tokens, MOST_TOKENS)) if tokens > 0 else 0.0

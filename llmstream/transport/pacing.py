@@ -1,4 +1,4 @@
-"""Pacing within a process: buckets that refill, places, and a line of those that wait."""
+"""Pacing within a process: buckets that refill, places, and a queue of waiting requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _log: Final = logging.getLogger("llmstream")
 Cost = tuple[float, float, float, float]
 """Requests, tokens, input tokens, output tokens: as KINDS."""
 
-# A vendor may say "in an hour"; then one request a minute finds out whether that still holds.
+# A vendor may say "in an hour"; one request a minute checks whether that still applies.
 _LONGEST_PAUSE_S: Final = 60.0
 
 # After a refusal that no empty bucket explains: the vendor limits how fast the load grows, or others use
@@ -39,7 +39,7 @@ _LONGEST_PAUSE_S: Final = 60.0
 _CUT: Final = 0.7
 _GROWTH_PER_S: Final = 0.05 / 60
 _LOWEST_FACTOR: Final = 0.1
-# A bucket below this part of its size explains a refusal.
+# A bucket below this fraction of its size explains a refusal.
 _USED_UP: Final = 0.1
 
 
@@ -55,32 +55,32 @@ Scheduler = Callable[[float, Callable[[], None]], Timer]
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a limiter was given.
+    """The configured limits of a limiter.
 
-    amounts: a minute, in the order of KINDS; 0 for no limit
-    places:  most answers at once; 0 for no limit
+    amounts: per minute, in the order of KINDS; 0 for no limit
+    places:  maximum number of concurrent answers; 0 for no limit
     """
 
     amounts: Cost
     places: int
 
     def share(self, members: int) -> Sizes:
-        """The part of one of so many processes."""
+        """The share of one of this many processes."""
         requests, tokens, read, written = (amount / members for amount in self.amounts)
         return Sizes((requests, tokens, read, written), self.places and max(1, self.places // members))
 
 
 class Granter(Protocol):
-    """Who gave a turn, and takes it back."""
+    """Grants permits and takes them back."""
 
     def give_back(self, grant: Grant, extra: Sequence[float]) -> None:
-        """Ends an answer; `extra` is what it cost beyond its estimate."""
+        """Frees the permit of an answer; `extra` is its cost beyond the estimate."""
 
     def learn(self, states: Mapping[str, RateState], grant: Grant | None) -> None:
-        """Lowers the buckets to what the vendor reports, less what was granted since the request went."""
+        """Lowers the buckets to what the vendor reports, less the grants since the request was sent."""
 
     def refused(self, grant: Grant | None, used_up: int) -> None:
-        """Cuts all sizes after a 429, unless an empty bucket explains it.
+        """Reduces all bucket sizes after a 429, unless an empty bucket explains it.
 
         used_up: whether the vendor reports an empty bucket: 1, 0, or -1 unknown
         """
@@ -88,10 +88,10 @@ class Granter(Protocol):
 
 @dataclass(frozen=True)
 class Grant:
-    """A turn that was given.
+    """A grant.
 
-    spent: what had been granted by then, in the order of KINDS; [] if it is not known
-    at:    when, by the clock of whoever granted it
+    spent: the sum of the grants up to then, in the order of KINDS; [] if it is not known
+    at:    when, by the clock of the granter
     """
 
     by: Granter
@@ -102,7 +102,7 @@ class Grant:
 
 
 class Pacer:
-    """Gives turns within one process, to several event loops: by priority, then in order of arrival."""
+    """Grants permits within one process, to several event loops: by priority, then in order of arrival."""
 
     def __init__(
         self, sizes: Sizes, *, clock: Callable[[], float] | None = None, call_later: Scheduler | None = None
@@ -115,7 +115,7 @@ class Pacer:
         self._factor = 1.0
         self._cut_at = self._cut_from = -math.inf
         self._not_before = now
-        self._came = 0
+        self._arrivals = 0
         self._line: list[_Waiter] = []
         self._lock = threading.RLock()
         self.under_way = 0
@@ -127,27 +127,27 @@ class Pacer:
 
     @property
     def levels(self) -> list[float]:
-        """Of the buckets, now; infinite without a limit."""
+        """The current levels of the buckets; infinite without a limit."""
         with self._lock:
             self._refill(self._clock())
             return [allowance.level for allowance in self._allowances]
 
     async def acquire(self, cost: Cost, priority: int = 0) -> Grant:
-        """Waits for a turn; a cancelled waiter takes nothing."""
+        """Waits for a grant; a cancelled waiter consumes nothing."""
         # Each waiter belongs to its own loop: the limiter may serve several.
-        came = self._clock()
+        arrived = self._clock()
         with self._lock:
-            self._came += 1
-            waiter = _Waiter(asyncio.get_running_loop(), self._call_later, rank=(-priority, self._came))
+            self._arrivals += 1
+            waiter = _Waiter(asyncio.get_running_loop(), self._call_later, rank=(-priority, self._arrivals))
             self._line.insert(bisect(self._line, waiter.rank, key=lambda other: other.rank), waiter)
         try:
             while True:
                 with self._lock:
-                    # Before the check, or a wake-up between check and sleep would be missed.
+                    # Created before the check: a wake-up between check and sleep would otherwise be missed.
                     turn = waiter.next_turn()
                     wait_s = self._wait_s(waiter, cost)
-                    if wait_s <= 0.0:  # from here to the return nothing is awaited
-                        return self._take(cost, came)
+                    if wait_s <= 0.0:  # no await between here and the return
+                        return self._take(cost, arrived)
                 await waiter.sleep(turn, wait_s)
         finally:
             with self._lock:
@@ -155,8 +155,8 @@ class Pacer:
                 self._wake_first()
 
     def _wait_s(self, waiter: _Waiter, cost: Cost) -> float:
-        """Seconds until this waiter may go; infinity if another one has to wake it."""
-        # First come, first served: a small request must not overtake a large one for ever.
+        """Seconds until this waiter may run; infinity if another one has to wake it."""
+        # First come, first served: small requests must not starve a large one.
         if self._line[0] is not waiter or self.under_way >= self._places:
             return math.inf
         now = self._clock()
@@ -164,15 +164,15 @@ class Pacer:
         waits = [allowance.wait_s(amount) for allowance, amount in zip(self._allowances, cost, strict=True)]
         return max(self._not_before - now, *waits)
 
-    def _take(self, cost: Cost, came: float) -> Grant:
+    def _take(self, cost: Cost, arrived: float) -> Grant:
         for allowance, amount in zip(self._allowances, cost, strict=True):
             allowance.spend(amount)
         self.under_way += 1
         now = self._clock()
-        return Grant(self, now - came, "", [allowance.spent for allowance in self._allowances], now)
+        return Grant(self, now - arrived, "", [allowance.spent for allowance in self._allowances], now)
 
     def take_place(self) -> Grant:
-        """A place at once, for an answer that is in progress already."""
+        """Takes a place immediately, for an answer already in progress."""
         with self._lock:
             return self._take((0.0, 0.0, 0.0, 0.0), self._clock())
 
@@ -189,17 +189,17 @@ class Pacer:
             allowance.refill(now, self._factor)
 
     def give_back(self, grant: Grant, extra: Sequence[float]) -> None:
-        """Ends an answer; `extra` is what it cost beyond its estimate."""
+        """Frees the permit of an answer; `extra` is its cost beyond the estimate."""
         with self._lock:
             self.under_way -= 1
             self._refill(self._clock())
             for allowance, amount in zip(self._allowances, extra, strict=True):
-                # After the answer: its usage is known only now, and a debt delays the next requests.
+                # The usage is known only after the answer; a debt delays the next requests.
                 allowance.correct(amount)
             self._wake_first()
 
     def learn(self, states: Mapping[str, RateState], grant: Grant | None) -> None:
-        """Lowers the buckets to what the vendor reports, less what was granted since the request went."""
+        """Lowers the buckets to what the vendor reports, less the grants since the request was sent."""
         with self._lock:
             now = self._clock()
             self._refill(now)
@@ -217,13 +217,13 @@ class Pacer:
             self._wake_first()
 
     def cap(self, levels: Sequence[float]) -> None:
-        """Lowers the levels to these."""
+        """Lowers the bucket levels to these."""
         with self._lock:
             for allowance, level in zip(self._allowances, levels, strict=True):
                 allowance.learn(RateState(remaining=level), 0.0, self._factor)
 
     def pause(self, seconds: float) -> None:
-        """Lets no request go for this time, at most a minute."""
+        """Pauses requests for this time, at most a minute."""
         with self._lock:
             self._pause(seconds, self._clock())
             self._wake_first()
@@ -232,11 +232,11 @@ class Pacer:
         self._not_before = max(self._not_before, now + min(seconds, _LONGEST_PAUSE_S))
 
     def refused(self, grant: Grant | None, used_up: int) -> None:
-        """Cuts all sizes after a 429, unless an empty bucket explains it."""
+        """Reduces all bucket sizes after a 429, unless an empty bucket explains it."""
         with self._lock:
             now = self._clock()
             limited = [allowance for allowance in self._allowances if allowance.limited]
-            # Those that went before the last cut say nothing about it.
+            # Requests granted before the last reduction are no evidence against the reduced size.
             if used_up == 1 or not limited or (grant is not None and grant.at < self._cut_from):
                 return
             self._refill(now)
@@ -249,7 +249,7 @@ class Pacer:
 
 
 def report_cut(factor: float) -> None:
-    """Logs that all sizes were cut."""
+    """Logs that all sizes were reduced."""
     _log.warning(
         "a request was refused although no limit was used up: the limiter continues with %.0f %% of its "
         "limits, and 5 %% more each minute",
@@ -273,7 +273,7 @@ def unmodelled_pause_s(states: Mapping[str, RateState], given: Sequence[bool]) -
 
 
 class _Allowance:
-    """A bucket that refills steadily; without a rate it is never empty."""
+    """A bucket that refills steadily; without a size it is never empty."""
 
     def __init__(self, per_minute: float | None, now: float) -> None:
         self._given = math.inf if per_minute is None else float(per_minute)
@@ -304,14 +304,14 @@ class _Allowance:
         return missing * 60.0 / self.size if missing > 1e-9 * self.size else 0.0
 
     def spend(self, amount: float) -> None:
-        """Takes this amount, into debt if needed; a negative amount is returned."""
+        """Deducts this amount, into debt if needed; a negative amount is refunded."""
         self.spent += amount
         self.level = min(self.size, self.level - amount)
 
     def correct(self, amount: float) -> None:
-        """Takes what an answer cost beyond its estimate, at most into a debt that a minute pays.
+        """Deducts an answer's cost beyond its estimate, at most into a debt repaid within a minute.
 
-        A vendor counts the tokens, and one wrong count must not stop every stream for years.
+        A vendor counts the tokens, and one wrong count must not block every stream for years.
         """
         before = self.level
         self.spend(amount)
@@ -322,7 +322,7 @@ class _Allowance:
         if not self.limited:
             return
         if state.limit is not None and state.limit >= 1:
-            # The caller may share the vendor's limit with other programs, so the limit never raises the
+            # The caller may share the vendor's limit with other programs, so a report never raises the
             # allowance.
             self._limit = state.limit
             self.size = min(self._given, self._limit) * factor

@@ -34,7 +34,8 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-# Number of forks that led to this process: distinguishes it from its parent without a system call.
+# The number of forks between the first process and this one: distinguishes it from its parent without a
+# system call.
 _forks = 0
 
 
@@ -60,7 +61,7 @@ class LoopBound(Generic[K, T]):
     """One object for each key and loop; after a fork the child opens its own.
 
     open_thing: an async generator function that yields the object once and closes it afterwards. Not a
-                context manager made of one, because its own generator would be closed as well
+    context manager, because its internal generator would be closed as well
     """
 
     def __init__(
@@ -107,18 +108,18 @@ class LoopBound(Generic[K, T]):
 
 _CA_VARIABLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 READ_BUFFER_BYTES: Final = 64 * 1024
-"""aiohttp stops reading the socket at twice this size: it bounds what a slow reader holds."""
+"""aiohttp stops reading the socket at twice this size: bounds the memory of a slow reader."""
 
 
 def new_session(*traces: aiohttp.TraceConfig) -> aiohttp.ClientSession:
-    """A session of its own, as `current_session` has one; the caller closes it."""
+    """A separate session configured like `current_session`; the caller closes it."""
     return aiohttp.ClientSession(
         # No limit: a stream holds its connection for minutes, and aiohttp's usual 100 would let the next call
         # wait silently. `RateLimiter` is the place for a limit.
         connector=CarefulConnector(limit=0, ssl=trust()),
-        # A cookie of one user's answer must not go out with the next user's request.
+        # A cookie from one user's response must not be sent with another user's request.
         cookie_jar=aiohttp.DummyCookieJar(),
-        # aiohttp's 5 minutes would end a long answer; `Deadlines` counts instead.
+        # aiohttp's 5 minutes would end a long answer; `Deadlines` applies instead.
         timeout=aiohttp.ClientTimeout(total=None),
         read_bufsize=READ_BUFFER_BYTES,
         trace_configs=list(traces) or None,
@@ -131,7 +132,7 @@ async def _session(_: None) -> AsyncGenerator[aiohttp.ClientSession]:
         yield session
     finally:
         await session.close()
-        await asyncio.sleep(0)  # the sockets' own close callbacks run in the next turn of the loop
+        await asyncio.sleep(0)  # the sockets' close callbacks run in the next loop iteration
 
 
 _sessions: Final = LoopBound(_session, lambda session: not session.closed)
@@ -148,7 +149,7 @@ async def close_session() -> None:
 
 
 def is_untouched(session: aiohttp.ClientSession) -> bool:
-    """Whether nobody observes or replaces the requests of a session that is set up as ours.
+    """Whether no other library observes or replaces the requests of a session configured like ours.
 
     Tracers, such as those of OpenTelemetry and Sentry, add to every new session; mocks, such as aioresponses
     and vcrpy, replace the method that requests.

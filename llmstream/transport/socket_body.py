@@ -18,7 +18,7 @@ from llmstream.transport.websocket import Line, Refusal, SocketPool, connect, cu
 __all__ = ["SocketAnswer", "SocketOptions", "ask"]
 
 
-# About as much as a reader takes of an HTTP body in one go.
+# About as much as one read of an HTTP body.
 _AT_ONCE_BYTES: Final = 32 * 1024
 
 _FRAMED: Final = {"content-type": "text/event-stream"}
@@ -52,24 +52,25 @@ class SocketAnswer:
         self._line = line
         self._pool = pool
         self._held = deque(held)
-        self._turn = asyncio.Lock()  # a reader, and who waits for the server to take what is steered
+        self._turn = asyncio.Lock()  # the reader, and `steer` waiting for the server's acknowledgement
         self._left = False
         self._aborted: LLMStreamError | None = None
 
     async def read(self) -> bytes:
-        """The messages that have arrived, framed; b"" once the server has closed in good order.
+        """The messages that have arrived, framed; b"" once the server has closed normally.
 
         raises: TransportError, StreamError
         """
         if not self._held:
             async with self._turn:
-                # Two may read: the reader of the stream, and `steer`, which waits for the server's word.
-                if not self._held:  # else who steered has read it
+                # Two may read: the reader of the stream, and `steer`, which waits for the server's
+                # acknowledgement.
+                if not self._held:  # otherwise `steer` has read it
                     await self._receive_all()
         return self._all_held()
 
     async def _receive_all(self) -> None:
-        """Waits for the next message; holds it and those that have already arrived after it."""
+        """Waits for the next message; buffers it and later ones that have already arrived."""
         await self._receive()
         size = len(self._held[-1])
         # One batch of all that has arrived, as over HTTP, but bounded: the reader is another task.
@@ -78,14 +79,14 @@ class SocketAnswer:
             size += len(self._held[-1])
 
     def _all_held(self) -> bytes:
-        """The held messages, unless the server has closed."""
+        """The buffered messages, unless the server has closed."""
         pieces: list[bytes] = []
         while self._held and (self._held[0] or not pieces):
             pieces.append(_framed(self._held.popleft()))
         return b"".join(pieces)
 
     async def _receive(self) -> None:
-        """Adds the next message to the held ones."""
+        """Adds the next message to the buffer."""
         if self._aborted is None:
             try:
                 message = await self._line.socket.receive()
@@ -101,7 +102,7 @@ class SocketAnswer:
     async def steer(self, content: Any, limit_s: float | None) -> None:
         """Sends input for the answer in progress, and waits until the server has accepted it.
 
-        Messages that arrive meanwhile are held for the reader, which may be the same task.
+        Messages that arrive meanwhile are buffered for the reader, which may be the same task.
 
         raises: the server's error; DeadlineExceeded, ConnectionLost; InvalidRequest once the
                 answer is over
@@ -120,13 +121,13 @@ class SocketAnswer:
 
     async def _steer(self, content: Any) -> None:
         talk = self._line.talk
-        # Steering names the response that it is for, so its id must have come.
+        # Steering names its response, so the id must have arrived.
         while not talk.named and not talk.at_rest:
             await self._hold_one(lambda: talk.named)
         if talk.at_rest or self._left:
             raise InvalidRequest("the answer is complete and cannot be steered")
         steering = talk.steer(content)
-        self._held.append(steering.message)  # the decoder learns here what the successor answers
+        self._held.append(steering.message)  # sets the steered message in the decoder
         await self._line.socket.send(steering.message)
         while not steering.settled:
             await self._hold_one(lambda: steering.settled)
@@ -154,11 +155,11 @@ class SocketAnswer:
         self._leave(keep=False)
 
     def close(self) -> None:
-        """Closes the socket at once, unless the answer is over and it can serve again."""
+        """Closes the socket at once, unless the answer is complete and the socket can be reused."""
         self._leave(keep=self._aborted is None)
 
     async def finish(self) -> None:
-        """Lets the socket serve again, if the answer is over."""
+        """Returns the socket to the pool, if the answer is complete."""
         self.close()
 
     def _leave(self, *, keep: bool) -> None:
@@ -166,7 +167,7 @@ class SocketAnswer:
             return
         self._left = True
         if keep:
-            self._pool.put(self._line)  # which closes one whose answer is not over
+            self._pool.put(self._line)  # the pool closes one whose answer is incomplete
         else:
             self._line.drop()
         self._aborted = self._aborted or ConnectionLost(
@@ -175,7 +176,7 @@ class SocketAnswer:
 
 
 def _framed(message: bytes) -> bytes:
-    """A message as a server-sent event; line ends in JSON are always white space."""
+    """A message as a server-sent event; line breaks in JSON are always white space."""
     if not message:
         return b""
     if b"\n" in message or b"\r" in message:
@@ -210,14 +211,14 @@ async def ask(
     )
     line = Line(socket, options.talk(), key)
     found = await _asked(line, asked, last=True)
-    assert found is not None  # the last one raises
+    assert found is not None  # the last attempt raises
     return SocketAnswer(line, pool, found, request.url)
 
 
 async def _asked(line: Line, request: Any, *, last: bool = False) -> list[bytes] | None:
     """The messages up to the first of the answer; None if the request must go over another socket.
 
-    last: there is no other one
+    last: no other socket may be tried
     """
     held: list[bytes] = []
     try:
@@ -234,7 +235,7 @@ async def _asked(line: Line, request: Any, *, last: bool = False) -> list[bytes]
             raise ConnectionLost("the server closed the WebSocket before it answered")
     except ConnectionLost:
         line.drop()
-        # With a message of the answer held, the request was taken: sent again it would run twice.
+        # A buffered message of the answer means that the request was accepted: sent again it would run twice.
         if last or held:
             raise
     except BaseException:

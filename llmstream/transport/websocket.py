@@ -22,17 +22,17 @@ __all__ = ["Line", "Refusal", "SocketPool", "connect", "current_pool", "handshak
 
 
 Refusal: TypeAlias = Callable[[int, dict[str, str], bytes], LLMStreamError]
-"""(status, headers in lower case, body) of an HTTP answer to the error that it means."""
+"""(status, headers in lower case, body) of an HTTP response to the corresponding error."""
 
 # source: RFC 9110, 15.2.2
 _SWITCHING: Final = 101
-# Headers of a request that say nothing of a socket, which carries many.
+# Request headers that do not affect the choice of a socket, which carries many requests.
 _OF_ONE_REQUEST: Final = frozenset({"content-type", "content-length", "accept", "idempotency-key"})
 
-# Close codes of a server that is done or goes away; source: RFC 6455, 7.4.1.
+# Close codes of a normal end or a server that goes away; source: RFC 6455, 7.4.1.
 _ORDERLY: Final = frozenset({None, 1000, 1001, 1005})
 
-# Close codes that blame what was sent; the same again would end the same.
+# Close codes for invalid input; the same message would fail again.
 _CALLERS: Final = frozenset({1003, 1007, 1008, 1009, 1010})
 
 # source: RFC 6455, 7.4.1
@@ -63,9 +63,9 @@ class Socket:
 
     @property
     def waiting(self) -> bool:
-        """Whether the next message has arrived, so that `receive` returns it without a wait."""
+        """Whether the next message has arrived, so that `receive` returns it without waiting."""
         queue: Any = getattr(self._ws._reader, "_buffer", ())
-        # Behind a ping, receive() would wait for what follows.
+        # After a ping, receive() would wait for the next message.
         return bool(queue) and queue[0][0].type is aiohttp.WSMsgType.TEXT
 
     async def send(self, message: bytes) -> None:
@@ -81,7 +81,7 @@ class Socket:
         raise failure
 
     async def receive(self) -> bytes:
-        """The next message with content; b"" once the server has closed in good order.
+        """The next message with content; b"" once the server has closed normally.
 
         Pings are answered meanwhile. JSON may also come in a binary message.
 
@@ -103,7 +103,7 @@ class Socket:
         if not self._dropped:
             self._dropped = True
             if not self._ws.closed:
-                # Its own close() waits for the peer, and over TLS the reader would wait for that too.
+                # Its own close() waits for the peer, and over TLS the reader would also wait for it.
                 self._ws._reader.feed_data(WS_CLOSING_MESSAGE, 0)
             self._ws._response.close()
 
@@ -166,7 +166,7 @@ async def connect(
         return Socket(ws, headers, host)
     finally:
         opening.detach()
-    raise failure  # outside of the handler: aiohttp's exception would hold the headers that were sent
+    raise failure  # outside the handler: aiohttp's exception would reference the request headers
 
 
 def _beside(
@@ -209,21 +209,21 @@ def _beside(
     )
 
 
-# Sockets that wait for the next request: each can serve one at a time, and again and again.
+# Idle sockets: each serves one request at a time and can be reused.
 
-# OpenAI closes a socket after 60 minutes; an answer that begins by then has ten to end
+# OpenAI closes a socket after 60 minutes; an answer that begins by this time has ten more to end
 # (developers.openai.com/api/docs/guides/websocket-mode, read 2026-11).
 _LIFETIME_S: Final = 50 * 60.0
 
 # Load balancers silently drop connections that are idle for about six minutes.
 _IDLE_S: Final = 300.0
 
-# Each holds a connection. Beyond, the oldest goes, which the vendor would close first.
-_MOST_IDLE: Final = 32
+# Each holds a connection. Above this number the oldest is closed, which the vendor would close first.
+_MAX_IDLE: Final = 32
 
 
 class Line:
-    """A socket and the messages that went over it.
+    """A socket and the messages sent over it.
 
     key:   identifies the requests it can serve: same address, headers and session
     since: when it was opened, in loop time
@@ -238,12 +238,12 @@ class Line:
         self._watch: asyncio.Task[None] | None = None
 
     def usable(self) -> bool:
-        """Whether another request may go over it."""
+        """Whether it can be reused for another request."""
         young = asyncio.get_running_loop().time() - self.since < _LIFETIME_S
         return young and self.talk.at_rest and not self.socket.closed
 
     def rest(self) -> None:
-        """Makes it idle: pings are answered, and the socket closes after too long a time."""
+        """Makes it idle: pings are answered, and the socket closes after an idle timeout."""
         self._watch = asyncio.create_task(self._wait(), name="llmstream: a WebSocket at rest")
 
     async def wake(self) -> None:
@@ -264,18 +264,18 @@ class Line:
             async with asyncio.timeout(_IDLE_S):
                 while (message := await self.socket.receive()) and self.talk.hear(message) == "beside":
                     pass
-        self.socket.drop()  # what came is a farewell, as no request was sent
+        self.socket.drop()  # only a farewell can arrive, as no request was sent
 
 
 class SocketPool:
-    """Idle lines, the longest idle first."""
+    """Idle sockets, the longest idle first."""
 
     def __init__(self) -> None:
         self._lines: list[Line] = []
         self._closed = False
 
     def take(self, key: Hashable, request: Any) -> Line | None:
-        """A line for a request: the one whose last answer it continues, else the longest idle."""
+        """A socket for a request: the one whose last answer it continues, else the longest idle."""
         self._lines = [line for line in self._lines if not line.socket.closed]
         fitting = [line for line in self._lines if line.key == key and line.usable()]
         if not fitting:
@@ -285,17 +285,17 @@ class SocketPool:
         return line
 
     def put(self, line: Line) -> None:
-        """Returns a line whose answer is over; closes it if it cannot serve again."""
+        """Returns a socket after its answer; closes it if it cannot be reused."""
         if self._closed or not line.usable():
             line.drop()
             return
         self._lines.append(line)
         line.rest()
-        if len(self._lines) > _MOST_IDLE:
+        if len(self._lines) > _MAX_IDLE:
             self._lines.pop(0).drop()
 
     def close(self) -> None:
-        """Closes all idle lines, and all lines that are returned later."""
+        """Closes all idle sockets, and those returned later."""
         self._closed = True
         lines, self._lines = self._lines, []
         for line in lines:
@@ -308,7 +308,7 @@ async def _pool(_: None) -> AsyncGenerator[SocketPool]:
         yield pool
     finally:
         pool.close()
-        await asyncio.sleep(0)  # the sockets' own close callbacks run in the next turn of the loop
+        await asyncio.sleep(0)  # the sockets' close callbacks run in the next loop iteration
 
 
 _pools: Final = LoopBound(_pool)

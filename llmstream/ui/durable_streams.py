@@ -38,7 +38,7 @@ _SECURITY: Final = {"x-content-type-options": "nosniff", "cross-origin-resource-
 _JSON: Final = {"content-type": "application/json", "cache-control": "no-store", **_SECURITY}
 _SSE: Final = {"content-type": "text/event-stream", **_SECURITY, **UNBUFFERED}
 
-# A run belongs to one user, grows, and may be deleted or replaced: a stored copy is checked each time.
+# A run belongs to one user, grows, and may be deleted or replaced: a cached copy is revalidated each time.
 _STORED: Final = "private, no-cache"
 
 # A cursor is the number of the interval of so many seconds since October 9, 2024.
@@ -71,7 +71,7 @@ async def body(
             )
         )
 
-    Leaving the response stops nothing. The statuses:
+    Disconnecting does not stop the run. The statuses:
 
     200  events, perhaps none: as a JSON array, or with `live=sse` as Server-Sent Events
     204  a long-poll in vain, or of a run that has ended, which `stream-closed` shows
@@ -101,13 +101,13 @@ async def body(
     except (InvalidRequest, LogError) as error:
         return Body.complete(await _refusal(logs, run, error, details=details))
     if asked.live == "long-poll":
-        # The body waits: it notices a client that leaves.
+        # The body does the waiting, because it detects a client that disconnects.
         return Body.later(partial(_poll, logs, first, asked, poll_s, details=details))
     if asked.live == "":
         headers = {**_JSON, **_standing(Page((), first.status)), **asked.etag(first.status, details=details)}
         if _has(if_none_match, headers.get("etag")):
             return Body.complete(HttpResponse(304, b"", _without(headers, "content-type")))
-        # All in one response: the client for JavaScript asks once, and takes the first page for the whole.
+        # All in one response: the JavaScript client sends one request, and treats the first page as complete.
         return Body.of_bytes(_array(logs, first, details=details), headers, send_timeout_s=send_timeout_s)
     return Body.of_bytes(
         _written(logs, first, asked, details=details),
@@ -119,7 +119,7 @@ async def body(
 
 
 class _Asked:
-    """What a query asks for.
+    """A parsed query.
 
     after:  number of the last event that the client has, -1 for none; None to begin at the end
     raises: InvalidRequest
@@ -138,10 +138,10 @@ class _Asked:
         return str(max(now, (whole_number(self._cursor) or 0) + 1))
 
     def etag(self, status: RunStatus, *, details: bool) -> dict[str, str]:
-        """The headers by which a client need not read the same events twice; none of what was last "now"."""
+        """The headers that let a client avoid reading the same events twice; none for the position "now"."""
         if self.after is None:
             return {}
-        # The start tells a run from another that has its id, after the first was deleted.
+        # The start time distinguishes a run from a later one with the same id.
         tag = f"{int(status.started * 1000):x}-{self.after}-{status.tail}-{status.state}"
         return {"etag": f'"{tag}-details"' if details else f'"{tag}"', "cache-control": _STORED}
 
@@ -182,12 +182,12 @@ async def _tail(logs: Logs, run: str) -> Page:
 
 
 async def _array(logs: Logs, first: Page, *, details: bool) -> AsyncGenerator[bytes]:
-    """A JSON array of the events up to what was the end at the first page."""
+    """A JSON array of the events up to the end as of the first page."""
     tail, separator = first.status.tail, b""
     yield b"["
     if first.frames:
         async with aclosing(following(logs, first)) as pages:
-            # Not past the end at the first page: of a run that grows the array would have no end.
+            # Only up to the end as of the first page: for a growing run the array would never end.
             async for page in pages:
                 yield separator + _joined([f for f in page.frames if f.seq <= tail], details=details)
                 separator = b","
@@ -206,7 +206,7 @@ async def _poll(logs: Logs, page: Page, asked: _Asked, poll_s: float, *, details
         except (InvalidRequest, LogError) as error:
             return await _refusal(logs, page.status.run, error, details=details)
     headers = {**_JSON, **_standing(page)}
-    # Of a run that has ended nobody asks again.
+    # For an ended run there is no further request.
     if not page.ended:
         headers["stream-cursor"] = asked.cursor()
     if not page.frames:
@@ -216,7 +216,7 @@ async def _poll(logs: Logs, page: Page, asked: _Asked, poll_s: float, *, details
 
 def _head(tail: Page) -> HttpResponse:
     headers = {**_JSON, **_standing(tail)}
-    return HttpResponse(200, b"", _without(headers, "stream-up-to-date"))  # nothing is known of the client
+    return HttpResponse(200, b"", _without(headers, "stream-up-to-date"))  # the client has no position yet
 
 
 def _without(headers: dict[str, str], name: str) -> dict[str, str]:
@@ -224,7 +224,7 @@ def _without(headers: dict[str, str], name: str) -> dict[str, str]:
 
 
 def _standing(page: Page) -> dict[str, str]:
-    """The headers that tell where a reader of the page stands."""
+    """The headers with the position after the page."""
     headers = {"stream-next-offset": _next_offset(page)}
     if page.up_to_date:
         headers["stream-up-to-date"] = "true"
@@ -246,7 +246,7 @@ def _joined(frames: Sequence[Frame], *, details: bool) -> bytes:
 
 
 async def _written(logs: Logs, first: Page, asked: _Asked, *, details: bool) -> AsyncGenerator[bytes]:
-    """The pages as Server-Sent Events: the events of each, then where the reader stands."""
+    """The pages as Server-Sent Events: the events of each, then the reader's position."""
     async with aclosing(following(logs, first)) as pages:
         async for page in pages:
             data = b""

@@ -11,7 +11,7 @@ MOST_DIGITS: Final = 16
 
 
 def whole_number(text: str) -> int | None:
-    """Returns the number that up to 16 ASCII digits say; None for any other text, such as "-1" or "+1"."""
+    """Parses a number of up to 16 ASCII digits; None for any other text, such as "-1" or "+1"."""
     if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
         return None
     return int(text)

@@ -3,7 +3,7 @@
     id: 41
     data: {"type":"text-delta",...}
 
-The ids are the numbers of the events, so a client that comes back with `Last-Event-ID` gets the rest. The
+The ids are the numbers of the events, so a client that reconnects with `Last-Event-ID` gets the rest. The
 last frame is `event: end`. After it `EventSource` connects once more, and the status 204 makes it stop.
 
 source: WHATWG HTML, 9.2, read 2026-11
@@ -39,13 +39,13 @@ async def body(
     heartbeat_s: float = 15.0,
     send_timeout_s: float = 30.0,
 ) -> Body:
-    """Returns the events of a run after a number, those that are there and then those that come.
+    """Returns the events of a run after a number, first the stored ones, then new ones.
 
         position = request.headers.get("last-event-id") or request.query_params.get("after")
         return respond(await sse.body(logs, run, position))
 
-    Leaving the response stops nothing. If the log fails after the first byte, the connection is cut, and the
-    client comes back. The statuses:
+    Disconnecting does not stop the run. If the log fails after the first byte, the connection is cut, and the
+    client reconnects. The statuses:
 
     200  events, also those of a run that fails
     204  the run has ended, and the client has all of it
@@ -66,7 +66,7 @@ async def body(
         first = await first_page(logs, run, _position(after), max_replay=max_replay)
     except (InvalidRequest, LogError) as error:
         return Body.complete(await refusal(logs, run, error, details=details))
-    # `EventSource` connects again after every end, and stops at this status alone.
+    # `EventSource` reconnects after every end, and stops only at this status.
     if first.ended and not first.frames:
         return Body.plain(204)
     return Body.of_bytes(
@@ -98,11 +98,11 @@ def _position(after: str | int | None) -> int:
     return position
 
 
-# What the readings of an event log over HTTP share: a reader's first page, and why a run cannot be read.
+# Shared by the HTTP readers of an event log: the first page, and the response if a run cannot be read.
 
 
 async def first_page(logs: Logs, run: str, after: int, *, max_replay: int | None = None) -> Page:
-    """The frames after a number that are there now; none for a reader that has all. Does not wait for more.
+    """The stored frames after a number; none for an up-to-date reader. Does not wait for more.
 
     after:  number of the last event that the reader has; -1 for none
     raises: as `Logs.pages`
@@ -156,5 +156,5 @@ def _status(error: InvalidRequest | LogError) -> int:
 
 
 def shown(frame: Frame, *, details: bool) -> bytes:
-    """Returns a frame's event, of an error only what strangers may see unless `details` is set."""
+    """Returns a frame's event, an error reduced to its public part unless `details` is set."""
     return frame.data if details else safe_event(frame.data)

@@ -4,9 +4,9 @@
         conversations = Conversations(agent, logs, ConversationStore("conversations.db"))
         ...
 
-`conversations.py` sends, decides and stops; `store.py` has what is stored. `app.py` serves it by aiohttp,
-behind the checks of `admission.py`. The page, in `page/`, is the same for every server; `examples/web_chat`
-serves it by FastAPI.
+`conversations.py` sends, decides and stops; `store.py` defines the stored data. `app.py` serves it by
+aiohttp, behind the checks of `admission.py`. The page, in `page/`, is the same for every server;
+`examples/web_chat` serves it by FastAPI.
 """
 
 from llmstream.web.admission import PAGE, PAGE_HEADERS, refusal

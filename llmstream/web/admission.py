@@ -23,7 +23,7 @@ def refusal(
     A page of another site cannot read the token, which is in no cookie, so that it cannot send a request by
     this browser; a name that it points at this machine fails on its Host header.
 
-    token:   what an API request has to bring; None for the files of the page, which hold no secret
+    token:   the token that an API request must have; None for the files of the page, which hold no secret
     local:   whether the server listens on this machine alone
     command: that prints the address
     """
@@ -40,7 +40,7 @@ def refusal(
 def _same_origin(headers: Mapping[str, str]) -> bool:
     origin = headers.get("origin")
     if origin is None:
-        # Browsers leave Origin out of a plain GET, and programs that are no browsers out of all requests.
+        # Browsers leave Origin out of a plain GET, and other programs out of all requests.
         return headers.get("sec-fetch-site", "").lower() != "cross-site"
     return urlsplit(origin).netloc.lower() == (headers.get("host") or "").lower()
 
@@ -63,7 +63,7 @@ PAGE_HEADERS: Final = {
     ),
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
-    # The files have no version in their names: a browser asks whether they have changed.
+    # The files have no version in their names: a browser revalidates them.
     "cache-control": "no-cache",
 }
 """Headers for each file of the page."""

@@ -72,7 +72,7 @@ def make_app(
 
     @web.middleware
     async def admit(request: web.Request, handler: _Handler) -> web.StreamResponse:
-        # The files of the page hold no secret, and a browser asks for them without the token.
+        # The files of the page hold no secret, and a browser requests them without the token.
         wanted = token if request.path.startswith("/api/") else None
         refused = refusal(request.headers, token=wanted, local=local)
         if refused is not None:
@@ -163,7 +163,7 @@ async def _body(request: web.Request, form: type[_T]) -> _T:
 
 
 def json_response(value: Any) -> web.Response:
-    """A value as JSON, for the page alone."""
+    """A value as JSON, only for the page."""
     return web.Response(
         body=msgspec.json.encode(value),
         content_type="application/json",

@@ -51,7 +51,7 @@ _log: Final = logging.getLogger("llmstream")
 # One line of the list.
 _TITLE_CHARS: Final = 60
 
-# How long a decision waits for the end of the run that asks for it, in which other calls may still run.
+# How long a decision waits for the end of the run that requests it, in which other calls may still run.
 _END_S: Final = 10.0
 
 # How the ids of runs begin.
@@ -104,7 +104,7 @@ class Conversations:
         try:
             return await self.send(conversation.id, prompt)
         except LLMStreamError:
-            # A conversation without a turn would stand in the list.
+            # A conversation without a turn would appear in the list.
             self._store.delete(conversation.id)
             raise
 
@@ -124,7 +124,7 @@ class Conversations:
         return await self._ask(conversation, turn.prompt, turn.before, keep=at)
 
     async def decide(self, conversation_id: str, decisions: Mapping[str, Decision]) -> View:
-        """Continues a run that waits, with decisions by approval id; undecided calls go on waiting.
+        """Continues a run that waits, with decisions by approval id; undecided calls continue to wait.
 
         A page may decide as soon as it sees a request for approval. The end of the run is waited for.
         """
@@ -148,7 +148,7 @@ class Conversations:
         return await self._start(conversation, turn, run, keep=len(conversation.turns))
 
     async def stop(self, conversation_id: str) -> None:
-        """Stops the open run, whoever began it; does nothing if none is open."""
+        """Stops the open run, regardless of who started it; does nothing if none is open."""
         run = self._store.get(conversation_id).open_run
         if run is not None:
             await self._logs.stop(run)
@@ -189,7 +189,7 @@ class Conversations:
         return await self._start(conversation, turn, self._agent.stream(messages), keep=keep)
 
     async def _after_its_run(self, conversation: Conversation) -> Conversation:
-        """The conversation after the end of its open run, or as it is if the end does not come soon."""
+        """The conversation after the end of its open run, or its current state if it does not end soon."""
         if conversation.open_run is None:
             return conversation
         with suppress(TimeoutError, RunNotFound):
@@ -214,7 +214,7 @@ class Conversations:
                 raise InvalidRequest("the conversation was continued elsewhere. Reload it.", status=409)
             stored.turns = [*stored.turns[:keep], turn]
             if turn.prompt:
-                # Only the last prompt is asked again; a history for each would grow with the square.
+                # Only the last prompt can be repeated; a history for each would grow quadratically.
                 for earlier in stored.turns[:keep]:
                     earlier.before = ""
             stored.suspension = ""
@@ -248,7 +248,7 @@ class Conversations:
 
     def _record(self, conversation_id: str, run_id: str, run: AgentRun[Any]) -> None:
         def change(stored: Conversation) -> None:
-            # The prompt was asked again meanwhile, and the messages are those of that run.
+            # The prompt was repeated meanwhile, and the messages belong to that run.
             if not stored.turns or stored.turns[-1].run != run_id:
                 return
             stored.messages = dump_messages(run.messages()).decode()
@@ -318,7 +318,7 @@ class Conversations:
 
 
 def _new_run() -> str:
-    """An id that cannot be guessed: whoever has it may follow the run."""
+    """An id that cannot be guessed: it permits following the run."""
     return _RUN + secrets.token_hex(16)
 
 
@@ -390,10 +390,10 @@ def _joined(deltas: list[_Delta]) -> Event:
 
 
 def folded(events: Iterable[Event]) -> list[Message]:
-    """The messages of a run: a response and the results of its calls for each step, as far as they came.
+    """The messages of a run: a response and the results of its calls for each step, as far as received.
 
     Calls without a result get a "cancelled" one when the conversation is sent; results of calls that an
-    earlier run made come first, in a message of their own.
+    earlier run made come first, in a separate message.
     """
     steps = [Accumulator()]
     early: list[ToolResult] = []

@@ -126,7 +126,7 @@ class DemoScript:
         if "markdown" in low:
             return Turn(reasoning="A bit of everything, then.", text=MARKDOWN, pace=_PACE)
         if re.search(r"break off|fail|\bcut\b", low):
-            # Every other time: asked again, the answer comes to its end.
+            # Every other time: on a retry, the answer is complete.
             self._cut = not self._cut
             return Turn(text=BROKEN_OFF, pace=_PACE, fault=Cut(after_events=40) if self._cut else None)
         return Turn(reasoning=_THOUGHT, text=_echo(prompt), pace=_PACE)

@@ -281,7 +281,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
     "UTF-8 is strict": (
         put(decoder.PayloadDecoder, "_second_look", lambda self, payload, first: payload.decode()),
         22,
-        "bytes that are no UTF-8, in a text",
+        "bytes that are not UTF-8, in a text",
         "cohere",
     ),
     "broken JSON is skipped": (
@@ -328,13 +328,13 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
     "no limit of depth": (
         both(put(decoder, "UNREADABLE", (ValueError,)), put(answer.Answer, "_unforeseen", not_caught)),
         31,
-        "JSON nested 100000 deep, in a field that nobody reads",
+        "JSON nested 100000 deep, in an ignored field",
         "mistral",
     ),
     "cut calls run": (
         never_truncated,
         33,
-        "arguments cut by the length that are whole JSON",
+        "arguments cut by the length that are complete JSON",
         "openai-chat",
     ),
     "the nearest tool runs": (
@@ -397,7 +397,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
     "the answer is asked for anew": (
         ASKED_AFTER_CONTENT,
         46,
-        "not asked again after content: a reset",
+        "not requested again after content: a reset",
         "anthropic",
     ),
     "a new key for every attempt": (

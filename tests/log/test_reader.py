@@ -182,7 +182,7 @@ async def test_commits_are_handed_elsewhere(shared: str, monkeypatch: pytest.Mon
     """To a reader at the tail in another process, which does not ask the store for each."""
     if shared.startswith("postgres"):
         pytest.skip("PostgreSQL sends names only")
-    monkeypatch.setattr(reading, "_LOOK_S", 60.0)
+    monkeypatch.setattr(reading, "_POLL_S", 60.0)
     seen, reads, turn = list[ls.Event](), list[object](), asyncio.Event()
 
     async def source() -> AsyncIterator[ls.Event]:

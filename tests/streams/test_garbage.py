@@ -44,8 +44,8 @@ async def begun(model: ls.Model) -> list[weakref.ref[object]]:
     async with model.stream("Hi") as stream:
         async for _ in stream:
             call = stream._call
-            if not found and call._sentence is not None:
-                found = [weakref.ref(each) for each in (call, call._sentence.decoder, call._answer)]
+            if not found and call._guarded is not None:
+                found = [weakref.ref(each) for each in (call, call._guarded.decoder, call._answer)]
         assert stream.text == "Hello there."
     return found
 

@@ -70,7 +70,7 @@ def watched(monkeypatch) -> Callable[[Deadlines], Watched]:
 def test_first_content_arms_no_second_timer(watched) -> None:
     clock, watchdog, passed = watched(Deadlines(first_event_s=600, idle_s=180))
     clock.advance(100)
-    watchdog.content_came()
+    watchdog.content_arrived()
     watchdog.stop()
     assert (clock.timers, passed) == (1, [])
 
@@ -82,7 +82,7 @@ def test_idle_counts_from_the_last_content(watched, first_event_s, step_s) -> No
         Deadlines(first_event_s=first_event_s, idle_s=50, step_s=step_s, total_s=None)
     )
     clock.advance(20)
-    watchdog.content_came()
+    watchdog.content_arrived()
     watchdog.waiting_since = 20.0
     clock.advance(69.9)
     assert passed == []
@@ -101,7 +101,7 @@ def test_first_content_has_all_its_time(watched, idle_s) -> None:
 
 def test_reader_that_works_is_not_silent(watched) -> None:
     clock, watchdog, passed = watched(Deadlines(idle_s=50, step_s=500))
-    watchdog.content_came()
+    watchdog.content_arrived()
     watchdog.waiting_since = None
     clock.advance(499.9)
     assert passed == []

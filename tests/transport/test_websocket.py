@@ -190,7 +190,7 @@ async def test_a_word_beside_does_not_end_a_rest(serve) -> None:
 
 
 async def test_only_so_many_rest(serve, monkeypatch) -> None:
-    monkeypatch.setattr(socket_pool, "_MOST_IDLE", 1)
+    monkeypatch.setattr(socket_pool, "_MAX_IDLE", 1)
     server, pool = Server(), SocketPool()
     address = await serve(server)
     await asyncio.gather(whole(address, pool, "a"), whole(address, pool, "b"))

@@ -1,7 +1,7 @@
 """Context effects: functions that select which messages of a long conversation are sent to the model.
 
 The effects here never separate a call from its result, never drop a system message, and keep the
-order. After something was left out, the rest begins with a user message.
+order. If messages were dropped, the rest begins with a user message.
 """
 
 from llmstream.agent.context.cutting import (

@@ -62,10 +62,10 @@ class Effect:
 
 
 class RunEffects:
-    """Applies effects at each step of one run, without reading earlier messages again."""
+    """Applies effects at each step of one run, without processing earlier messages again."""
 
     def __init__(self, effects: Iterable[ContextEffect]) -> None:
-        # Repairs of its own: each effect sees the messages that the one before it left.
+        # One for each effect: each gets the messages that the previous effect returned.
         self._effects = [(effect, _function(effect), Repairs()) for effect in effects]
         self._copies = RepeatedCopies()
         self._repairs = Repairs()
@@ -77,12 +77,12 @@ class RunEffects:
         self, messages: Iterable[Message], *, spend: Spend | None = None, state: RunState | None = None
     ) -> list[Message]:
         """See the function `applied`."""
-        # Copies, because an effect is the caller's code and may change what it gets; the history must not
+        # Copies, because an effect is the caller's code and may modify its arguments; the history must not
         # change.
         shown = self._repairs.repair(self._copies.of(messages))[0]
         with counted(spend):
             for effect, function, repairs in self._effects:
-                # A list of its own: the effect may keep and change it.
+                # A separate list: the effect may store and modify it.
                 given = _given(function, list(shown), state)
                 found = await given if inspect.isawaitable(given) else given
                 # After each effect: one that cuts messages may leave a call without its result, which vendors
@@ -141,7 +141,7 @@ def spend(model: str, usage: Usage) -> None:
 @contextmanager
 def counted(receiver: Spend | None) -> Iterator[None]:
     """Within the block, `spend` calls this receiver. The block must not contain a `yield`."""
-    # An effect may call a model without knowing the run; the variable brings its tokens to the run.
+    # An effect may call a model without access to the run; the context variable adds its tokens to the run.
     token = _spend.set(receiver)
     try:
         yield
@@ -161,7 +161,7 @@ def _begins_with_a_user(messages: Sequence[Message]) -> bool:
 
 
 def _from_a_user(messages: list[Message]) -> list[Message]:
-    """Drops the rest of a turn whose user message is gone: some vendors require a user message first."""
+    """Drops the rest of a turn whose user message was dropped: some vendors require a user message first."""
     first = next((i for i, m in enumerate(messages) if m.role == Role.USER), None)
     if not first:
         return messages

@@ -161,7 +161,7 @@ def _measured(arguments: argparse.Namespace) -> Report:
 
 def _output(report: Report, other: Report | None, arguments: argparse.Namespace) -> int:
     """Prints the report and writes the requested files; returns the exit status."""
-    # Standard output has the JSON alone.
+    # Standard output has only the JSON.
     out = sys.stderr if arguments.json == "-" else sys.stdout
     lines = [*report_lines(report), *(comparison_lines(other, report) if other else ())]
     if not arguments.quiet:
@@ -304,7 +304,7 @@ def check_writable(path: str | None) -> None:
         return
     if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
         raise InvalidRequest(f"cannot write {path}: the folder does not exist")
-    # Whoever may write the folder could choose by a link which file is overwritten.
+    # Anyone with write access to the folder could redirect the write by a link.
     if os.path.islink(path) and not _is_stream(path):
         raise InvalidRequest(
             f"cannot write {path}: it is a symbolic link. Name the file itself, or - for standard output."
@@ -350,7 +350,7 @@ def _replace(path: str, text: str) -> None:
         if os.path.exists(path):
             os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
         os.replace(temporary, path)
-    # Also for Ctrl-C: no temporary file is left.
+    # Also on Ctrl-C: leave no temporary file.
     except BaseException:
         if os.path.lexists(temporary):
             os.unlink(temporary)

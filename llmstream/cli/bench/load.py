@@ -68,7 +68,7 @@ async def closed_loop(one: One, count: int, at_a_time: int, now: Now = time.perf
         for number in numbers:
             await one(number, now())
 
-    await _together(work() for _ in range(min(at_a_time, count)))
+    await _run_all(work() for _ in range(min(at_a_time, count)))
 
 
 async def open_loop(
@@ -90,7 +90,7 @@ async def open_loop(
         _raise_first(several)
 
 
-async def _together(works: Iterator[Awaitable[None]]) -> None:
+async def _run_all(works: Iterator[Awaitable[None]]) -> None:
     try:
         async with asyncio.TaskGroup() as group:
             for work in works:
@@ -173,7 +173,7 @@ async def measure(
                 elif isinstance(event, Finish):
                     sample.input_tokens = event.usage.input_tokens
                     sample.output_tokens = event.usage.output_tokens
-                # `stream-start` is made here, before the first byte.
+                # `stream-start` is created locally, before the first byte.
                 elif sample.first_event_s is None and not isinstance(event, StreamStart):
                     sample.first_event_s = now() - due
     except CallerError:

@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _serve(arguments, Path(action or _FILE))
     if action == "check":
         return _check(Path(rest[0] if rest else _FILE))
-    from llmstream.cli.gateway import books  # loaded by those who look into the store
+    from llmstream.cli.gateway import books  # imported only to read the store
 
     settings = settings_of(Path(arguments.file or _FILE))
     return books.keys(arguments, settings, rest) if action == "keys" else books.log(arguments, settings)
@@ -146,7 +146,7 @@ def _serve(arguments: argparse.Namespace, path: Path | None) -> int:
     settings = None if path is None else settings_of(path)
     if arguments.listen and settings is not None:
         settings = msgspec.structs.replace(settings, listen=arguments.listen)
-    # The gateway reports vendors that fail by logging.
+    # The gateway logs vendors that fail.
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
     try:
         asyncio.run(_serving(arguments, settings, path))

@@ -1,4 +1,4 @@
-"""`gateway keys` and `gateway log`: what is in a gateway's store."""
+"""`gateway keys` and `gateway log`: the content of a gateway's store."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _add(arguments: argparse.Namespace, settings: Settings, name: str) -> None:
     with _open(settings) as ledger:
         secret = ledger.add_key(key)
     print_message(f"the key of {name}; it is not stored, and is shown only now:")
-    # Alone on standard output, so that a script can read it.
+    # Only the key is on standard output, so that a script can read it.
     print(secret)
 
 
@@ -66,7 +66,7 @@ def _list(settings: Settings, *, as_json: bool) -> None:
         found = ledger.keys()
         spent = {one.group: one.cost_usd for one in ledger.sums("key")}
         for key in found:
-            if key.budget_usd is not None:  # what counts against it
+            if key.budget_usd is not None:  # the usage that counts against it
                 since = time.time() - key.budget_s
                 spent[key.name] = sum(one.cost_usd for one in ledger.sums("key", key=key.name, since=since))
     if as_json:
@@ -128,7 +128,7 @@ def log(arguments: argparse.Namespace, settings: Settings) -> int:
     if not calls:
         print_message("no call is in the log, or none fits.")
         return SUCCESS
-    # The newest last, where a terminal shows it.
+    # The newest last, next to the terminal's prompt.
     print("\n".join(_table([_HEAD, *(_cells(row) for row in reversed(calls))])))
     return SUCCESS
 
@@ -138,7 +138,7 @@ _HEAD: Final = ("TIME", "KEY", "TAG", "ASKED", "MODEL", "LANE", "IN", "OUT", "US
 
 def _cells(row: Row) -> tuple[str, ...]:
     time_ = datetime.datetime.fromtimestamp(row.started).strftime("%m-%d %H:%M:%S")
-    # Of a call that was cut, no vendor reports the tokens.
+    # Vendors do not report the tokens of an interrupted call.
     about = "~" if row.estimated else ""
     return (
         time_,

@@ -1,4 +1,4 @@
-"""Looks for what would fail in a gateway's file, without sending a request."""
+"""Finds problems in a gateway's file, without sending a request."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _missing_key(route: Route, target: Target) -> str:
 
 
 def _for_a_file(error: MissingKey) -> str:
-    """The message, with the remedy of a file in place of that of a program."""
+    """The message, with a remedy for the file instead of one for a program."""
     return error.message.replace(" or pass api_key=", ', or name its variable: api_key_env = "..."')
 
 
@@ -66,7 +66,7 @@ def _address(settings: Settings) -> Iterator[str]:
 
 def _has_keys(settings: Settings) -> bool:
     if "://" not in settings.store and not os.path.exists(settings.store):
-        return False  # and not made by looking
+        return False  # and must not be created by the check
     ledger = ledger_of(settings)
     try:
         return ledger.has_keys

@@ -21,7 +21,7 @@ _TOKENS_PER_S: Final = 60.0
 
 
 def demo_turn(request: Request) -> Turn:
-    """Answers in text. Agents offer tools in each request, and would go on for ever if one were called."""
+    """Answers in text. Agents offer tools in each request, and would never end if one were called."""
     asked = _prompt(request)
     tools = len(request.tools)
     offered = f" You offered {tools} tools; this model calls none." if tools else ""
@@ -39,7 +39,7 @@ def _prompt(request: Request) -> str:
     for message in reversed(request.messages):
         if message.role == Role.USER:
             texts = [part.text for part in message.parts if isinstance(part, Text)]
-            # Agents put their reminders before what the person wrote.
+            # Agents add their reminders before the user's text.
             own = [text for text in texts if not text.lstrip().startswith("<")]
             if own:
                 return own[-1].strip()[:_QUOTED_CHARS]

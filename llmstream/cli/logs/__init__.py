@@ -101,7 +101,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs one action."""
     action = "search" if arguments.query and arguments.action == "list" else arguments.action
-    # `prune trip --older 90d` would delete all that is older, not only the trip.
+    # `prune trip --older 90d` would delete all older conversations, not only "trip".
     if arguments.operands and action in ("cost", "prune", "path"):
         raise InvalidRequest(f"logs {action} takes no names, got {' '.join(arguments.operands)}")
     if action == "path":
@@ -301,7 +301,7 @@ def _may(arguments: argparse.Namespace, question: str) -> bool:
 def _backup(store: Store, arguments: argparse.Namespace) -> None:
     if len(arguments.operands) != 1:
         raise InvalidRequest("backup needs the name of a new file")
-    # The store would take an error of this file for one of its own.
+    # The store would report an error of this file as its own.
     check_free(arguments.operands[0], force=False, remedy="Name a new file.")
     store.backup(arguments.operands[0])
     print_message(f"a copy of the store is in {arguments.operands[0]}")

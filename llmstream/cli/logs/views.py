@@ -38,7 +38,7 @@ __all__ = [
 _BOLD, _DIM, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 # The line that begins or ends a code block: CommonMark 0.31, 4.5.
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
-_LEAST_COLUMNS: Final = 40
+_MIN_COLUMNS: Final = 40
 
 
 def _styled(text: str, style: str) -> str:
@@ -46,7 +46,7 @@ def _styled(text: str, style: str) -> str:
 
 
 def _width() -> int:
-    return max(_LEAST_COLUMNS, columns() or 100)
+    return max(_MIN_COLUMNS, columns() or 100)
 
 
 def _line(message: Message) -> str:
@@ -63,7 +63,7 @@ def _when(seconds: float) -> str:
 
 
 def short_form(store: Store, info: ConversationInfo) -> str:
-    """A conversation in a few lines: its facts, its last prompt, the beginning of the answer to it."""
+    """A conversation in a few lines: its metadata, its last prompt, the beginning of the answer to it."""
     chat = store.chat(info.id)
     messages, branches = chat.messages(), len(chat.branches())
     facts = [
@@ -159,7 +159,7 @@ def _print_part(part: object, *, rendered: bool) -> None:
     match part:
         case Text(text) if rendered:
             _print_markdown(safe(text))
-        case Text(text):  # what a person wrote is shown as it was written
+        case Text(text):  # a person's text is shown unformatted
             print(safe(text))
         case Reasoning(text):
             print(_styled(safe(text), _DIM))
@@ -193,7 +193,7 @@ def _print_markdown(text: str) -> None:
     Console().print(Markdown(text, hyperlinks=False))
 
 
-# All branches: a chain of messages is one column; where it parts, each way is indented.
+# All branches: a chain of messages is one column; at a fork, each branch is indented.
 
 
 def tree_form(store: Store, info: ConversationInfo) -> str:
@@ -233,8 +233,8 @@ def _forked(children: list[TreeNode], indent: str) -> list[tuple[TreeNode, str, 
 
 
 _NAME: Final = 40
-_LEAST_BAR: Final = 8
-_MOST_BAR: Final = 40
+_MIN_BAR: Final = 8
+_MAX_BAR: Final = 40
 # A character has eight widths, so short bars differ too.
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 
@@ -250,10 +250,10 @@ def cost_lines(by: Sequence[str], rows: Sequence[CostRow]) -> Iterator[str]:
     wide = max(len("total"), len(head))
     values = _values(rows)
     # 46 columns of numbers, and a gap.
-    room = min(_MOST_BAR, (columns() or 100) - wide - 50)
+    room = min(_MAX_BAR, (columns() or 100) - wide - 50)
     yield f"{head:<{wide}}{'TURNS':>8}{'IN':>13}{'OUT':>13}{'COST':>12}"
     for name, row, value in zip(names, rows, values, strict=True):
-        bar = f"  {_bar(value / max(values), room)}" if room >= _LEAST_BAR and max(values) else ""
+        bar = f"  {_bar(value / max(values), room)}" if room >= _MIN_BAR and max(values) else ""
         yield f"{name:<{wide}}{_numbers(row)}{bar}".rstrip()
     if len(rows) > 1:
         yield f"{'total':<{wide}}{_numbers(_total(rows))}"

@@ -132,7 +132,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Asks for each row; returns the exit status."""
+    """Sends a request for each row; returns the exit status."""
     source = Source(arguments.input, arguments.format, arguments.limit, arguments.shard)
     schema = read_schema(arguments.schema) if arguments.schema is not None else None
     job = Job(
@@ -157,7 +157,7 @@ def run(arguments: argparse.Namespace) -> int:
         return SUCCESS
     Model(job.spec).provider.key(
         api_key_for(job.spec)
-    )  # a missing key is reported before the output is touched
+    )  # a missing key is reported before the output is opened
     return execute(job, survey)
 
 

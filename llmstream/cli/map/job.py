@@ -50,7 +50,7 @@ __all__ = ["PAUSED", "Job", "execute"]
 PAUSED: Final = 75
 """EX_TEMPFAIL of sysexits.h: run it again later, and it continues."""
 
-# A vendor that refuses all requests for longer has an outage, or the quota is used up.
+# If a vendor refuses all requests for longer, it has an outage, or the quota is used up.
 _PATIENCE_S: Final = 600.0
 # HTTP: the balance at the vendor is used up, and can be filled.
 _PAYMENT_REQUIRED: Final = 402
@@ -86,12 +86,12 @@ class Job:
         return list_prices()
 
     def stored_rows(self) -> int:
-        """How many results the output has; opens nothing for writing."""
+        """The number of results in the output; opens nothing for writing."""
         if self.path is None or not os.path.exists(self.path):
             return 0
         quoted = self.path.lower().endswith(".csv")
         with open(self.path, "rb") as file:
-            # An incomplete last line is of a crash, and asked again.
+            # An incomplete last line is from a crash; its row is requested again.
             found = sum(complete for _, complete in records(file, quoted=quoted))
         # CSV has a row of names.
         return max(0, found - quoted)
@@ -137,7 +137,7 @@ class Job:
         limiter = None
         if arguments.rpm or arguments.tpm:
             limiter = RateLimiter(requests_per_minute=arguments.rpm, tokens_per_minute=arguments.tpm)
-        # Rows may wait for a limit as long as they have to; each response has its own deadlines.
+        # Rows may wait for a limit without a timeout; each response has its own deadlines.
         common: dict[str, Any] = {"limiter": limiter, "deadlines": Deadlines(total_s=None)}
         rows = self.source.rows()
         return make(
@@ -216,7 +216,7 @@ class Outcome:
             return FAILED if self.progress.failed else SUCCESS
         later = (LimitExceeded, RateLimited, KeepFailed)
         unpaid = isinstance(self.error, PermissionDenied) and self.error.status == _PAYMENT_REQUIRED
-        # After answers, the network is at fault; before them, rather the address.
+        # After answers, the network is at fault; before any, probably the address.
         away = isinstance(self.error, ConnectionFailed) and self.progress.done
         return PAUSED if isinstance(self.error, later) or unpaid or away else exit_status(self.error)
 
@@ -254,7 +254,7 @@ async def _execute(job: Job, survey: Survey | None) -> Outcome:
         except LLMStreamError as failure:
             error = failure
         except asyncio.CancelledError:
-            # Somebody else cancelled the task.
+            # The task was cancelled by other code.
             if not signals.count:
                 raise
             _uncancel()
@@ -294,7 +294,7 @@ def _device(path: str) -> BinaryIO:
 
 
 class _Signals:
-    """Ctrl-C and SIGTERM: the first one starts no more requests, the second one ends those under way."""
+    """Ctrl-C and SIGTERM: the first one starts no more requests, the second one ends those in progress."""
 
     def __init__(self, run: MapRun[Any, Any] | BatchMap, display: Display) -> None:
         self.count = 0

@@ -115,7 +115,7 @@ class Display:
         progress, now = self._now(), time.monotonic()
         asked = progress.done - progress.stored
         self._rates.append((now, asked, progress.usage.total_tokens or 0))
-        # Two are needed for a rate.
+        # A rate needs two samples.
         while len(self._rates) > 2 and now - self._rates[0][0] > _RATE_OVER_S:
             self._rates.popleft()
 
@@ -170,7 +170,7 @@ def _live(out: TextIO, *, color: bool) -> Any:
         from rich.live import Live
     except ImportError:
         return None
-    # None: as NO_COLOR has it.
+    # None: rich follows NO_COLOR.
     console = Console(file=out, no_color=None if color else True)
     live = Live(console=console, auto_refresh=False, transient=True)
     live.start()
@@ -244,12 +244,12 @@ def _round(number: float) -> str:
     return f"{number:,.0f}" if number >= 10 else f"{number:.1f}"
 
 
-# What a map will ask and cost: a pass over the input before the first request.
+# Estimates requests and cost in a pass over the input before the first request.
 
 
 # Usual for English; the estimate is shown as one.
 _CHARS_PER_TOKEN: Final = 4
-# Assumed of an answer: nobody knows before. A paragraph.
+# Assumed length of an unknown answer: a paragraph.
 _ANSWER_TOKENS: Final = 200
 
 _SHOWN_CHARS: Final = 300
@@ -257,7 +257,7 @@ _SHOWN_CHARS: Final = 300
 
 @dataclass
 class Survey:
-    """What an input holds.
+    """The content of an input.
 
     bad:     rows that will fail: they cannot be read, or lack a column of the prompt
     chars:   of all prompts
@@ -326,7 +326,7 @@ def estimate_lines(
 ) -> list[str]:
     """The estimate, for people.
 
-    stored: rows of the output that is there
+    stored: rows of the existing output
     """
     left = max(0, survey.rows - stored)
     tokens = round(left * (survey.chars / max(1, survey.rows) + overhead) / _CHARS_PER_TOKEN)

@@ -62,7 +62,7 @@ class Source:
     path:    of the file; "-" for standard input
     format:  one of FORMATS; by default what the file's name ends in, and for standard input what its first
              line looks like
-    limit:   read only so many rows
+    limit:   read only this many rows
     shard:   (i, n): of these, only every n-th from the i-th on, counted from 1
     columns: of CSV, once rows are read
     """
@@ -130,7 +130,7 @@ def _stdin_bytes() -> bytes:
 
 
 def _without_bom(file: BinaryIO, path: str) -> Iterator[bytes]:
-    """The lines, without the mark of UTF-8 that Windows puts first.
+    """The lines, without the UTF-8 byte order mark that Windows writes.
 
     raises: InvalidRequest for UTF-16
     """
@@ -231,7 +231,7 @@ def _names(cells: list[str], path: str) -> list[str]:
 async def in_background(rows: Iterator[Row]) -> AsyncGenerator[Row]:
     """Reads rows in a thread, so that a slow writer of standard input does not stop the requests.
 
-    The thread is a daemon: a read that waits for the writer does not keep the program from its end.
+    The thread is a daemon: a read that waits for the writer does not prevent the program from exiting.
     """
     loop, arrived = asyncio.get_running_loop(), asyncio.Queue[Row | BaseException | None]()
     room, left = threading.Semaphore(_AHEAD), threading.Event()

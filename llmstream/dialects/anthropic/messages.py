@@ -239,7 +239,7 @@ class Conversation:
                 # Results come first in a user turn, calls last in an assistant turn; the sort is stable.
                 turn["content"].sort(key=_rank)
         if self._turns and self._turns[-1]["role"] == "assistant":
-            # A begun answer that ends in white space is rejected.
+            # A prefix of an answer that ends in white space is rejected.
             self._trim(self._turns[-1]["content"])
         if not self._citations and _drop_citations(self._turns):
             carry.cited = True
@@ -373,7 +373,7 @@ class Conversation:
         return ids[call_id]
 
     def _trim(self, content: list[dict[str, Any]]) -> None:
-        # The API rejects a begun response that ends in white space.
+        # The API rejects a prefix of a response that ends in white space.
         if content and content[-1]["type"] == "text":
             content[-1]["text"] = content[-1]["text"].rstrip()
 

@@ -301,7 +301,7 @@ class ReasoningPlan(msgspec.Struct, frozen=True):
 def encode_reasoning(request: Request, can: Traits, warnings: list[Warning]) -> ReasoningPlan:
     """Fits effort or budget to what the model supports.
 
-    raises: InvalidRequest if the requested length leaves no room for the budget
+    raises: InvalidRequest if the requested length is too small for the budget
     """
     wanted, cap = request.reasoning, request.settings.max_output_tokens
     claude = CLAUDE.find(request.model)

@@ -184,7 +184,7 @@ def _with_lone_results(turns: list[Turn], warn: Callable[[str], None]) -> list[T
 
 
 def _trim(turn: Turn) -> None:
-    # The API rejects a begun response that ends in white space.
+    # The API rejects a prefix of a response that ends in white space.
     last = turn.groups[-1].head
     if "text" in last:
         last["text"] = last["text"].rstrip()
@@ -353,7 +353,7 @@ class Conversation:
         elif mark and turn.groups:
             turn.groups[-1].blocks.extend(mark)
         elif mark and self._carry.begun:
-            self._joins = True  # it may stand behind a block before the segment
+            self._joins = True  # it may follow a block before the segment
 
     def _turn(self, role: str) -> Turn:
         if not self._turns or self._turns[-1].role != role:

@@ -201,7 +201,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
             self._maybe_fail(wire)
 
     def on_done(self) -> None:
-        """Ends the stream; it comes after `message-end`, or in place of it."""
+        """Ends the stream; it comes after `message-end`, or instead of it."""
         self.end_at("[DONE]", has_content=bool(self._blocks.ids))
 
     # Start and end of the message.
@@ -311,7 +311,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
             self.defect("a tool-call-start has no call")
         for place, call in enumerate(begun):
             key = _call_key(index, place)
-            # The model went on, so a call that was held back is complete.
+            # The model has continued, so a call that was held back is complete.
             self._blocks.release()
             if key in self._opened:
                 self._blocks.close(key)
@@ -413,7 +413,7 @@ def _converted(items: object, kind: type[Any]) -> list[Any]:
 
 
 def streamed_form(body: bytes) -> bytes:
-    """The events of a stream with the same content; the body itself if it is no response."""
+    """The events of a stream with the same content; the body itself if it is not a response."""
     response = json_object(body)
     if response is None or not isinstance(response.get("message"), dict):
         return as_data(on_one_line(body))

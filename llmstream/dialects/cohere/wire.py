@@ -55,7 +55,7 @@ class Call(msgspec.Struct, gc=False):
 
 
 class MessageDelta(msgspec.Struct, gc=False):
-    """A delta of the message. `message-start` has empty lists in place of objects."""
+    """A delta of the message. `message-start` has empty lists instead of objects."""
 
     content: Content | list[Any] | str | None = None
     tool_plan: str | None = None

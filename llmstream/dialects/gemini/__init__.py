@@ -37,7 +37,7 @@ class GeminiContinuation(msgspec.Struct, frozen=True):
     """Long responses in several parts; see `dialects.base.Continuation`."""
 
     def continues(self, request: Request, *, provider: str) -> bool:
-        """Whether the request asks for long responses to be continued."""
+        """Whether the request requires long responses to be continued."""
         return wants_continuation(request, KEY, provider)
 
     def continued(self, request: Request, place: Place, *, provider: str) -> Request:
@@ -130,7 +130,7 @@ class Gemini(Dialect, frozen=True):
         return GeminiContinuation()
 
     def streamed_form(self, body: bytes) -> bytes:
-        """Returns the body as it is: a stream without `alt=sse` is a list of such objects."""
+        """Returns the body unchanged: a stream without `alt=sse` is a list of such objects."""
         return body
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:

@@ -137,7 +137,7 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         if not self._named:
             self._introduce(wire)
         if self.complete and self._blocked is None and (part.text or part.thought is not None):
-            # Text behind a finish reason: the answer goes on, and a body that breaks off here is incomplete.
+            # Text after a finish reason: the answer continues, and a body that ends here is incomplete.
             self.complete = False
         if part.thought:
             self._blocks.reasoning(part.text)
@@ -231,12 +231,12 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
             super().fail(error)
 
     def _note_content(self, events: list[Event]) -> None:
-        """Notes content behind the latest place, which a response from there would repeat."""
+        """Records content after the latest position, which a response from there would repeat."""
         if any(not isinstance(event, _NO_CONTENT) for event in events):
             self._responses.spoken = True
 
     def _note_place(self, candidate: Candidate) -> None:
-        """Notes where the next response begins; after any other end than that by length there is none."""
+        """Records where the next response begins; only after an end by length is there one."""
         if candidate.continuation_token is not None:
             self._responses.place(candidate.continuation_token)
             self._place_at = len(self.out)

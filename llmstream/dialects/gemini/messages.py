@@ -90,7 +90,7 @@ class PartWriter:
             case Image() | Audio() | Document():
                 return self.media(part)
             case Source():
-                # A source is metadata of a text, and for the reader alone.
+                # A source is metadata of a text, and only for the reader.
                 return None
             case Custom(type=kind) if kind.startswith(f"{KEY}."):
                 return _custom(part)
@@ -303,7 +303,7 @@ class Conversation:
         for message in messages:
             for result in message.tool_results:
                 if not result.provider_executed:
-                    # Counted beforehand: a call whose result never comes gets a made-up one in its place.
+                    # Counted beforehand: a call whose result never comes gets a placeholder instead.
                     self._to_come[result.tool_call_id] = self._to_come.get(result.tool_call_id, 0) + 1
         for message in messages:
             role = _ROLES[role_of(message)]

@@ -106,7 +106,7 @@ class Parts:
     # Text and reasoning.
 
     def _prose(self, text: str, thought: bool, beside: Metadata | None) -> None:
-        # A part with other fields is a block of its own: the vendor wants it back unchanged.
+        # A part with other fields is a separate block: the vendor wants it back unchanged.
         if not thought and text.strip():
             self.spoke = True
         if beside is not None:
@@ -117,7 +117,7 @@ class Parts:
             self._blocks.text(text)
 
     def _block(self, text: str, thought: bool, beside: Metadata) -> None:
-        """Emits a part as a block. A signature is metadata of the block alone."""
+        """Emits a part as a block. A signature is metadata of only this block."""
         self._blocks.close_prose()
         signed = beside if not text or "thought_signature" in beside[KEY] else None
         rest = {name: value for name, value in beside[KEY].items() if name != "thought_signature"}
@@ -336,7 +336,7 @@ class FunctionCalls:
             return
         if metadata is not None:
             known = open_call.metadata or {}
-            # What came first wins: a later fragment may add metadata, but not replace any.
+            # The first value applies: a later fragment may add metadata, but not replace any.
             open_call.metadata = {key: {**own, **known.get(key, {})} for key, own in metadata.items()}
         self._continue(open_call, call)
 
@@ -376,8 +376,8 @@ class FunctionCalls:
             try:
                 text = opened.text.add(piece)
             except DecodeError as error:
-                # Later pieces would be put behind a hole. The call is reported as invalid, and not run with
-                # what is left.
+                # Later pieces would be appended after a gap. The call is reported as invalid, instead of
+                # running with the rest.
                 opened.text.broken = True
                 self._reader.defect(f"the arguments of {opened.name!r} cannot be joined: {error.message}")
             else:

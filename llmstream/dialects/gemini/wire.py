@@ -48,7 +48,7 @@ __all__ = [
     "write_usage",
 ]
 
-# The name of the tool behind `executableCode` and `codeExecutionResult`, which the wire does not name.
+# The name of the tool that writes `executableCode` and `codeExecutionResult`, which the wire does not name.
 CODE_EXECUTION: Final = "code_execution"
 
 
@@ -260,7 +260,7 @@ class Counts:
     def _merge(self) -> None:
         if not self.reported:
             return
-        # Nearly always all have the same names, and differ in their numbers alone: then the last one has all.
+        # Nearly always all have the same names, and differ only in their numbers: then the last one has all.
         *before, last = self.reported
         shape, counts = bytes(last).translate(None, _DIGITS), _counts_of(last)
         if b"".join(before).translate(None, _DIGITS) != shape * len(before) or _has_numbered_name(counts):

@@ -33,7 +33,7 @@ class GeminiInteractionsContinuation(msgspec.Struct, frozen=True):
     """Long responses in several parts; see `dialects.base.Continuation`."""
 
     def continues(self, request: Request, *, provider: str) -> bool:
-        """Whether the request asks for long responses to be continued."""
+        """Whether the request requires long responses to be continued."""
         # Google itself continues those of agents, and those made in the background.
         options = options_of(request, KEY, provider)
         left_to_google = options.get("background") or "agent" in options or "agent_config" in options

@@ -254,7 +254,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         return {KEY: metadata} if metadata else None
 
     def _failure(self) -> ProviderError:
-        """Why the interaction failed: its own errors tell more than those of its steps."""
+        """Why the interaction failed: its own errors are more specific than those of its steps."""
         causes = [*self._errors[:1], self._error, *self._steps.errors[:1]]
         unknown = {"message": "the interaction failed", "code": self._status}
         return failure(next((cause for cause in causes if cause), unknown), provider=self.provider)

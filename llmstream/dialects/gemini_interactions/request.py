@@ -283,7 +283,7 @@ class Conversation:
             out["mime_type"] = media.media_type
         own = _own_metadata(part)
         if "data" in out:
-            # Bytes were sent, so the URI that the vendor gave beside them is not.
+            # Bytes were sent, so the vendor's URI for them is not.
             own.pop("uri", None)
         return {**out, **sampling_of(part.media_type), **own}
 

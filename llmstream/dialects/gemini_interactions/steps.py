@@ -288,7 +288,7 @@ class Steps:
             self._reader.defect("a function call came without a name. It was left out.")
             return
         given = step.wire.get("arguments")
-        # Arguments may come whole in the start, as an object.
+        # Arguments may come complete in the start, as an object.
         if not step.parts and given not in (None, {}, ""):
             text = given if isinstance(given, str) else _encode(given).decode()
             step.parts.append(text)

@@ -130,7 +130,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
         self.out.append(ResponseMetadata(model, number, unix_time(chunk.created)))
 
     def _maybe_fail(self, chunk: Chunk) -> None:
-        """Fails on an error in place of a chunk, in any of the vendor's forms; ignores other objects."""
+        """Fails on an error instead of a chunk, in any of the vendor's forms; ignores other objects."""
         error = {"error": chunk.error, "message": chunk.message, "detail": chunk.detail}
         message = chunk.message if isinstance(chunk.message, str) else None
         if not (chunk.error or chunk.detail or message or chunk.object == "error"):
@@ -220,7 +220,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
         """
         reason = finish_reason(self._raw_reason)
         started = self._tools.started
-        # A complete call in one piece is whole even in a response that was cut after it.
+        # A call in one piece is complete even in a response that was cut after it.
         events = self._tools.finish(
             truncated=reason in TRUNCATING, in_one_piece=True, keep_cut=reason == "length"
         )

@@ -96,7 +96,7 @@ class PlainDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class PlainChoice(msgspec.Struct, gc=False):
-    """The first choice, while it goes on."""
+    """The first choice, while it streams."""
 
     delta: PlainDelta
     index: Literal[0] = 0

@@ -144,7 +144,7 @@ class _Body:
             wire["images"] = images
         if calls:
             wire["tool_calls"] = calls
-        # A message of results alone: an empty one before them would be a turn of its own.
+        # A message of results alone: an empty one before them would be a separate turn.
         if message.role == Role.TOOL or (results and len(wire) == 2 and not texts):
             return results
         return [wire, *results]
@@ -237,8 +237,7 @@ class _Body:
             details = "Ollama supports only efforts: low, medium, high"
             self.warnings.unsupported("reasoning.budget_tokens", details)
         if reasoning.effort is None:
-            # `think: true` is an error for models that do not think, so it is sent only where it was asked
-            # for.
+            # `think: true` is an error for models that do not think, so it is sent only if requested.
             return True if reasoning.budget_tokens else None
         think = THINK[reasoning.effort]
         if think not in (False, reasoning.effort):

@@ -91,7 +91,7 @@ class OpenAIChat(Dialect, frozen=True):
 
     @property
     def counts_usage(self) -> bool:
-        """Whether requests ask for the chunk that counts tokens."""
+        """Whether requests include the option for the chunk with token counts."""
         fixed = self.quirks.extra_body.get("stream_options")
         options = {"include_usage": self.quirks.settings.stream_options} if fixed is None else fixed
         return isinstance(options, dict) and bool(options.get("include_usage"))

@@ -1,4 +1,4 @@
-"""Everything beside the text of an answer: sources, files, tools that the vendor ran, and other fields."""
+"""Everything besides the text of an answer: sources, files, tools that the vendor ran, and other fields."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _SOURCE_KEYS: Final = ("url", "title", "type")
 
 
 class Attachments:
-    """Everything of one response that stands beside its text; the events go to the decoder's `out`."""
+    """The content of one response besides its text; the events go to the decoder's `out`."""
 
     def __init__(self, reader: PayloadDecoder[Any], new_call_id: Callable[[], str]) -> None:
         self._reader = reader

@@ -88,7 +88,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         self._tags = None
         if quirks.reasoning.tags != "none":
             self._tags = ThinkTags(opened=quirks.reasoning.tags == "opened", tag=quirks.reasoning.tag)
-        # Whether a fragment is an event as it stands: it holds no tag, and repeats no other fragment.
+        # Whether a fragment is an event unchanged: it contains no tag, and repeats no other fragment.
         self._plain = self._tags is None and not quirks.reasoning.dedupe
         self._reasoning = AnswerReasoning(self, dedupe=quirks.reasoning.dedupe)
         self._attachments = Attachments(self, new_call_id)
@@ -173,7 +173,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
     def on_done(self) -> None:
         """Ends the stream, also one without a finish reason."""
         # Disputed: Vercel's AI SDK fails, others take the answer as complete (can1357/oh-my-pi#9433).
-        # An error would gain nothing: the content has come.
+        # An error would gain nothing: the content has arrived.
         self.end_at("[DONE]", has_content=self._answered)
 
     def on(self, wire: Chunk) -> None:
@@ -299,7 +299,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
                 call.index = place
         self._on_delta(delta)
 
-    # What a delta adds: reasoning, text, calls, and what stands beside them.
+    # What a delta adds: reasoning, text, calls, and other fields.
 
     def _on_delta(self, delta: wire.Delta) -> None:
         if thought := self._reasoning.read(delta):
@@ -441,7 +441,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         self._end_calls()
         self._blocks.close_prose()
         self._attachments.end_audio()
-        # Signatures that came after their reasoning had closed; the vendor wants them back all the same.
+        # Signatures that came after their reasoning had closed; the vendor still wants them back.
         for metadata in (self._reasoning.take_details(), self._reasoning.take_signature()):
             if metadata is not None:
                 self._custom(metadata)

@@ -59,7 +59,7 @@ _AUDIO_FORMATS: Final = {
 
 
 def own(part: object, provider: str) -> dict[str, Any]:
-    """What a provider wants back with a part."""
+    """The data that a provider wants back with a part."""
     metadata = getattr(part, "metadata", None) or {}
     found: dict[str, Any] = metadata.get(provider) or {}
     return found
@@ -181,7 +181,7 @@ def _fields(part: Reasoning, provider: str) -> tuple[str, ...]:
 def in_call_order(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sorts results by the order of their calls, which xAI requires."""
     out: list[dict[str, Any]] = []
-    results: list[dict[str, Any]] = []  # behind the latest message of another role
+    results: list[dict[str, Any]] = []  # after the latest message of another role
     places: dict[str, int] = {}
     for message in messages:
         if message["role"] == "tool":
@@ -238,7 +238,7 @@ class MessageWriter:
         self._answered = False  # whether there are results of calls
 
     def write(self, messages: Sequence[Message]) -> list[Any]:
-        """Returns the messages of the wire: as objects, or as their JSON where they were in the last request.
+        """Returns the messages of the wire: as objects, or as their JSON if they were in the last request.
 
         raises: Unsupported if content would be lost, InvalidRequest for an unknown role
         """
@@ -304,8 +304,8 @@ class MessageWriter:
             self._result_files.extend((call_id, file) for file in part.parts)
 
     def _flush_result_files(self) -> None:
-        """Writes the files of tool results as a user message, behind all results of the turn."""
-        # A tool message takes text alone, and all results have to follow their calls without a gap.
+        """Writes the files of tool results as a user message, after all results of the turn."""
+        # A tool message accepts only text, and all results must directly follow their calls.
         files, self._result_files = self._result_files, []
         content: list[dict[str, Any]] = []
         for call_id, file in files:

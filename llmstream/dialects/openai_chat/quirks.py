@@ -274,7 +274,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         return hash(self.path)
 
     def for_model(self, model: str) -> Quirks:
-        """These quirks, with what is different for one model."""
+        """These quirks, with the differences for one model."""
         return _of_model(self, model)
 
 
@@ -297,14 +297,14 @@ def _of_model(quirks: Quirks, model: str) -> Quirks:
     changed_quirks = changed(quirks, changes)
     if not changed_quirks.open_model_rules:
         return changed_quirks
-    from llmstream.model_rules.open_models import OPEN_MODELS  # 2 ms, for hosts of open models alone
+    from llmstream.model_rules.open_models import OPEN_MODELS  # 2 ms, only for hosts of open models
 
     general = _of_open_model(OPEN_MODELS.find(model), changed_quirks.thinking.style)
     return changed(quirks, (*general, *changes))
 
 
 def _of_open_model(rules: OpenModelRules, style: ThinkingStyle) -> tuple[Change[AnyQuirks], ...]:
-    """What the rules for an open model change, at a host that asks for thinking in this style."""
+    """The changes by the rules for an open model, at a host that requests thinking in this style."""
     if not rules.thinks:
         return (change(ThinkingQuirks, style="none"),)
     changes: list[Change[AnyQuirks]] = [change(ThinkingQuirks, always=not rules.can_stop_thinking)]
@@ -321,7 +321,7 @@ def _of_open_model(rules: OpenModelRules, style: ThinkingStyle) -> tuple[Change[
     return tuple(changes)
 
 
-# Quirks that many providers share, so that a new one has only what is its own.
+# Quirks that many providers share, so that a new one defines only its own differences.
 
 # A host of open models: vLLM, SGLang or the like behind a gateway, which also take top_k.
 #
@@ -339,5 +339,5 @@ OPEN_MODEL_HOST: Final = Quirks(
 
 
 def hosted(*changes: Change[AnyQuirks], by_model: tuple[ModelQuirks[AnyQuirks], ...] = ()) -> Quirks:
-    """The quirks of a host of open models, with what is different at this one."""
+    """The quirks of a host of open models, with the differences at this one."""
     return changed(OPEN_MODEL_HOST, [*changes, change(Quirks, by_model=by_model)])

@@ -74,7 +74,7 @@ class AnswerReasoning:
         return text
 
     def take(self) -> Metadata | None:
-        """Returns what the vendor wants back with the reasoning so far; it is then no longer stored."""
+        """Returns and clears the data that the vendor wants back with the reasoning so far."""
         return merge_metadata(self.take_details(), self.take_signature())
 
     def take_details(self) -> Metadata | None:
@@ -132,13 +132,13 @@ class ThinkTags:
             yield from self._text(text)
 
     def close(self) -> Iterator[tuple[bool, str]]:
-        """Ends the content; yields what was held back."""
+        """Ends the content; yields the buffered text."""
         held, self._held = self._held, ""
         if held:
             yield self._inside, held
 
     def _beginning(self, text: str) -> str:
-        """Returns the text behind the opening tag; holds back what may become one."""
+        """Returns the text after the opening tag; buffers a possible beginning of one."""
         bare = text.lstrip()
         if bare.startswith(self._open):
             self._inside = True

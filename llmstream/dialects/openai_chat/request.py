@@ -214,7 +214,7 @@ class _SchemaConverter:
 
 
 def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Merges two schemas; where they differ, the second wins."""
+    """Merges two schemas; where they differ, the second takes precedence."""
     out = {**one, **other}
     if isinstance(one.get("properties"), dict) and isinstance(other.get("properties"), dict):
         out["properties"] = {**one["properties"], **other["properties"]}

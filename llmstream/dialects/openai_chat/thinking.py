@@ -1,4 +1,4 @@
-"""How much to think, in the words of whoever serves the model."""
+"""How much to think, in the form of the server's API."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _always_thinks(quirks: ThinkingQuirks) -> bool:
 
 
 def _efforts(quirks: ThinkingQuirks) -> tuple[str, ...]:
-    """The efforts that are known, "none" only where the model can be kept from thinking."""
+    """The supported efforts, with "none" only if thinking can be disabled."""
     known = quirks.known_efforts or ()
     return tuple(effort for effort in known if effort != "none") if quirks.always else known
 
@@ -49,7 +49,7 @@ def _on_or_off(quirks: ThinkingQuirks) -> bool:
 def encode_thinking(
     request: Request, quirks: Quirks, *, provider: str, warnings: list[Warning]
 ) -> dict[str, Any]:
-    """The fields of the body that say it; {} where there is nothing to say."""
+    """The fields of the body for it; {} if there are none."""
     return _Writer(request, quirks, provider, warnings).write()
 
 
@@ -66,7 +66,7 @@ def check_served(model: str, *, provider: str) -> None:
 def beside_tools(
     fields: dict[str, Any], request: Request, *, provider: str, warnings: list[Warning]
 ) -> dict[str, Any]:
-    """What `encode_thinking` gave, as OpenAI takes it beside function tools.
+    """The result of `encode_thinking` in the form that OpenAI accepts with function tools.
 
     raises: Unsupported where this model takes no function tools here, whatever its effort
     """
@@ -134,7 +134,7 @@ class _Writer:
                 return self.by_effort(effort, budget)
 
     def unasked(self) -> dict[str, Any]:
-        """A tool that has to be called is asked for; thinking, which conflicts with it, is not."""
+        """A tool call is forced, and thinking, which conflicts with it, is not requested."""
         choice = self.request.tool_choice
         forced = bool(self.request.tools) and (choice == "required" or isinstance(choice, NamedTool))
         if not (forced and self.thinking.unasked and not self.quirks.tools.choice_while_thinking):
@@ -144,7 +144,7 @@ class _Writer:
         return {"thinking": {"type": "disabled"}}
 
     def effort(self, effort: str | None) -> str | None:
-        """The vendor's word for it; None where it knows none."""
+        """The vendor's name for it; None if it has none."""
         if effort is None:
             return None
         known = GPT.find(self.request.model).chat_efforts if self.quirks.reasoning_model_rules else None
@@ -213,13 +213,13 @@ class _Writer:
         on = thinking.switch_values[effort != "none"]
         fields = self.switched({thinking.template_field: {thinking.switch: on}}, effort, budget)
         if effort == "none" and thinking.effort_beside_switch and thinking.known_efforts is None:
-            # A name that says nothing of the model, as people give to their own: newer servers switch
-            # by this whatever the template's variable is called.
+            # A name that does not identify the model, such as a user's own: newer servers accept this switch
+            # regardless of the template's variable.
             fields["reasoning_effort"] = "none"
         return fields
 
     def switched(self, switch: dict[str, Any], effort: str | None, budget: int | None) -> dict[str, Any]:
-        """A switch, with an effort beside it where the model knows some."""
+        """A switch, with an effort if the model supports any."""
         fields = {**switch, **self.budget(budget)}
         if effort in (None, "none"):
             return fields
@@ -229,7 +229,7 @@ class _Writer:
         return fields
 
     def budget(self, budget: int | None, refusal: str = "give an effort instead") -> dict[str, Any]:
-        """A budget in a field of its own, where there is one."""
+        """A budget in a separate field, if there is one."""
         if budget is None:
             return {}
         if self.thinking.budget_field is None:
@@ -242,7 +242,7 @@ class _Writer:
 
 
 def facts_of(model: str, quirks: Quirks) -> ModelFacts:
-    """What the quirks, and for OpenAI's own models their table, say of a model."""
+    """The facts about a model from the quirks, and for OpenAI's own models from their table."""
     if quirks.reasoning_model_rules and re.search(r"gpt|(?:^|/)o\d", model, re.IGNORECASE):
         rules = GPT.find(model)
         return ModelFacts(

@@ -139,7 +139,7 @@ class PlainDelta(msgspec.Struct, gc=False):
 
 
 class PlainChoice(msgspec.Struct, gc=False):
-    """The first choice, while it goes on."""
+    """The first choice, while it streams."""
 
     delta: PlainDelta
     index: Literal[0] = 0
@@ -215,7 +215,7 @@ def raw_reason(reason: FinishReason, raw: str | None, own: Mapping[str, FinishRe
     return _RAW[reason]
 
 
-# Token counts of a Chat Completions response, in every place and under every name they have.
+# Token counts of a Chat Completions response, in all known positions and under all known names.
 #
 # `prompt_tokens` includes cached tokens and `completion_tokens` includes reasoning, except where
 # the counts themselves show otherwise: xAI's total is the sum of prompt, completion and reasoning.

@@ -6,7 +6,7 @@ reasoning, `call_items.py` its calls, over the state in `open_items.py`. Writing
 `background.py`. Over a WebSocket: `sockets.py`. What servers do differently is data: `quirks.py`. The
 server side is `server_side/wires/openai_responses`.
 
-What the API wants back verbatim is in metadata under "openai", whatever the provider: item ids,
+Data that the API wants back verbatim is in metadata under "openai", for every provider: item ids,
 encrypted reasoning, phases, and complete items of tools that only this API knows. `provider` beside
 it names who gave it: to any other provider, ids and encrypted forms do not go.
 """

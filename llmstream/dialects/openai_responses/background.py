@@ -104,7 +104,7 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
         self.gap = None
 
     def catch_up(self, body: bytes) -> None:
-        """Reads the complete response: ends its items, each with what was not emitted of it."""
+        """Reads the complete response: ends its items, each with its content not emitted yet."""
         try:
             response = msgspec.json.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -234,7 +234,7 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
                 messages.cite(item, annotation)
 
     def _missing(self, block_id: str, complete: str) -> str:
-        """Returns the end of a complete text, behind what was emitted of it."""
+        """Returns the rest of a complete text, after the emitted part."""
         given = "".join(self._emitted.get(block_id, ()))
         return complete[len(given) :] if complete.startswith(given) else ""
 
@@ -268,7 +268,7 @@ def stored(request: Request, *, provider: str) -> Request:
 
 
 def is_stored(request: Request, *, provider: str) -> bool:
-    """Whether a request asks for a background response."""
+    """Whether a request is for a background response."""
     return options_of(request, KEY, provider).get("background") is True
 
 
@@ -322,7 +322,7 @@ class ResponsesBackground(msgspec.Struct, frozen=True):
         return stored(request, provider=provider) if self.quirks.delivery.background else None
 
     def is_stored(self, request: Request, *, provider: str) -> bool:
-        """Whether a request asks for a background response."""
+        """Whether a request is for a background response."""
         return is_stored(request, provider=provider)
 
     def resume(self, position: Position) -> HttpRequest:

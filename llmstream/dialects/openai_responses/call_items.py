@@ -79,7 +79,7 @@ class Calls:
         self._start(item)
 
     def end(self, item: OpenItem, wire: dict[str, Any]) -> None:
-        """Handles the complete item of a call; a call that broke off stays open until the finish reason."""
+        """Handles the complete item of a call; an interrupted call stays open until the finish reason."""
         inner = wrapped_calls(wire)
         if inner is not None and item.call_id is None:
             self._unwrap(item, wire, inner)
@@ -122,7 +122,7 @@ class Calls:
         return True
 
     def result_item(self, wire: dict[str, Any]) -> None:
-        """Emits the result of a vendor's call, which is an item of its own."""
+        """Emits the result of a vendor's call, which is a separate item."""
         kind = str(wire.get("type"))
         call_id = wire.get("call_id") or self._last_search
         if not call_id:
@@ -184,7 +184,7 @@ class Calls:
             # Shorter than the fragments, even if all were halves of surrogate pairs; joining them costs time.
             return
         given = without_lone_surrogates("".join(item.parts))
-        # Only what is missing: fragments that were shown cannot be taken back.
+        # Only the missing rest: emitted fragments cannot be retracted.
         if len(text) > len(given) and text.startswith(given):
             self.grow(item, text[len(given) :])
 
@@ -337,7 +337,7 @@ class Calls:
             self._input(item, wire.diff, quote=True)
 
     def _on_command(self, wire: WireEvent) -> None:
-        """Handles the commands of a shell: strings of a list, each with events of its own."""
+        """Handles the commands of a shell: strings of a list, each with separate events."""
         item = self._items.find(wire)
         if item is None or item.kind != "shell_call" or item.done:
             return

@@ -130,7 +130,7 @@ class ResponseReader:
         self._by_place = self.items.by_place
         self._reader = reader
         self._named = False
-        self._broken = False  # whether the input of a call broke off
+        self._broken = False  # whether the input of a call was interrupted
         self._earlier: Usage | None = None  # of the responses that this one succeeds
         self._audio = Base64Pieces()
         self._spoken: OpenItem | None = None
@@ -261,7 +261,7 @@ class ResponseReader:
             self._settle(item, cut=reason in ("length", "content-filter"))
         self._end_audio()
         if self._broken and (reader.defects or reason not in ("length", "content-filter")):
-            # An input that broke off, and nothing but an error explains it.
+            # An interrupted input, explained only by an error.
             reason = "error"
         elif self.messages.refused and reason == "stop":
             reason = "content-filter"

@@ -227,7 +227,7 @@ class AssistantWriter:
         self._warn(f"{part_kind(part)} {name!r} was left out: it belongs to another vendor")
 
     def _chained(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Removes reasoning that would be refused: without its encrypted form, or with no item behind it."""
+        """Removes reasoning that would be refused: without its encrypted form, or with no item after it."""
         out: list[dict[str, Any]] = []
         dropped = False
         for item in reversed(items):

@@ -1,4 +1,4 @@
-"""The output items of one response while it streams, with what was emitted of each."""
+"""The output items of one response while it streams, with the emitted part of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SLOT_BYTES: Final = 200
 
 
 class OpenItem:
-    """An item, and what was emitted of it.
+    """An item, and its emitted part.
 
     kind:     type of the item, such as "message"
     wire:     its latest form

@@ -153,7 +153,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         return hash(self.path)
 
     def for_model(self, model: str) -> Quirks:
-        """These quirks, with what is different for one model."""
+        """These quirks, with the differences for one model."""
         return _of_model(self, model)
 
 
@@ -165,7 +165,7 @@ AnyQuirks: TypeAlias = Quirks | InputQuirks | ToolQuirks | ThinkingQuirks | Outp
 def _of_model(quirks: Quirks, model: str) -> Quirks:
     changes = changes_for(model, quirks.by_model)
     if quirks.open_model_rules:
-        from llmstream.model_rules.open_models import OPEN_MODELS  # 2 ms, for hosts of open models alone
+        from llmstream.model_rules.open_models import OPEN_MODELS  # 2 ms, only for hosts of open models
 
         rules = OPEN_MODELS.find(model)
         if not rules.thinks or not (rules.efforts or rules.can_stop_thinking):

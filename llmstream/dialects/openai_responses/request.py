@@ -24,7 +24,7 @@ from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
 __all__ = ["CONTINUING", "MERGED", "NAMED_TOOLS", "encode_request", "system_role"]
 
-# Fields with which the vendor adds input of its own.
+# Fields with which the vendor adds its own input.
 CONTINUING: Final = ("previous_response_id", "conversation", "prompt")
 
 # Objects that our own settings fill as well: provider options replace single keys of them.

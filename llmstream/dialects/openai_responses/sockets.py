@@ -292,7 +292,7 @@ class SocketTalk:
             return None
         if any(name in request.fields for name in CONTINUING):
             return None
-        # The server itself puts accepted input before the new items.
+        # The server itself inserts accepted input before the new items.
         known = last.output + self._steerings.items
         end = last.count + len(known)
         if len(items) <= end:
@@ -300,7 +300,7 @@ class SocketTalk:
         theirs = zip(items[last.count : end], known, strict=True)
         if not all(_is_within(msgspec.json.decode(ours), item) for ours, item in theirs):
             return None
-        # Last, because this step alone reads the complete conversation, and a pool asks many talks.
+        # Last, because only this check reads the complete conversation, and a pool checks many talks.
         return items[end:] if _digest(items[: last.count]) == last.digest else None
 
 
@@ -361,7 +361,7 @@ class SocketResponsesDecoder(PayloadDecoder[_SocketEvent]):
     """Reads an answer and its successors as one: their blocks follow each other, and the last one finishes.
 
     Besides the server's messages it is fed the client's `response.steer`, where it was sent. A `custom` event
-    stands where the input took effect, so that the conversation has it in its place.
+    marks where the input took effect, so that the conversation has it at that position.
     """
 
     def __init__(
@@ -388,7 +388,7 @@ class SocketResponsesDecoder(PayloadDecoder[_SocketEvent]):
             self._response.on(wire)
 
     def end(self) -> None:
-        """The body is over; a response that is, too, needs no successor, unless input was taken for one."""
+        """The body has ended; a completed response needs no successor, unless input was accepted for one."""
         if not self._steerings.items:
             self._end_held()
 

@@ -97,8 +97,8 @@ plain_events: Final = msgspec.json.Decoder(PlainEvent)
 
 # How a response ended, in both directions.
 #
-# The wire has no finish reason: a status says whether the response is complete, and where it is
-# not, `incomplete_details.reason` says why.
+# The wire has no finish reason: a status shows whether the response is complete, and if not,
+# `incomplete_details.reason` has the cause.
 
 # Last events, and the status of a response that does not have one.
 TERMINAL: Final = {
@@ -122,7 +122,7 @@ _KNOWN_FIELDS: Final = frozenset(
     | {"incomplete_details", "background"}
 )
 
-# Fields that repeat the request: its tools alone may be longer than the answer.
+# Fields that repeat the request: the tools may be longer than the answer.
 _REQUEST_FIELDS: Final = frozenset(
     {"input", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls"}
     | {"previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"}
@@ -158,7 +158,7 @@ def reason_of(event_type: str, response: dict[str, Any]) -> tuple[FinishReason, 
 
 
 def ending(reason: FinishReason, raw: str | None) -> tuple[str, str | None]:
-    """Reverse of `reason_of`: returns status and incomplete reason; the vendor's own value wins."""
+    """Reverse of `reason_of`: returns status and incomplete reason; the vendor's own value applies first."""
     if reason == "length":
         return "incomplete", raw if _INCOMPLETE.get(raw or "") == "length" else "max_output_tokens"
     if reason == "content-filter" and raw != "completed":

@@ -1,8 +1,8 @@
 """A cache of answers, by request.
 
-`key.py` decides which requests are equal, `form.py` what is stored of an answer, and at which pace it is
-replayed; `stores.py`, `sqlite.py` and `redis.py` are stores. `flights.py` lets equal requests side by side
-share one answer.
+`form.py` defines which requests are equal, what is stored of an answer, and at which pace it is replayed;
+`stores.py`, `sqlite.py` and `redis.py` are stores. `flights.py` lets concurrent equal requests share one
+answer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["Key", "Price", "Storage", "Times", "cache", "cache_key"]
 
 _log = logging.getLogger("llmstream")
 
-# Finish reasons of answers that nothing cut short.
+# Finish reasons of complete answers.
 _COMPLETE: Final = frozenset({"stop", "tool-calls", "other", "unknown"})
 
 _NO_CONTENT: Final = (StreamStart, ResponseMetadata)
@@ -42,7 +42,7 @@ _NO_CONTENT: Final = (StreamStart, ResponseMetadata)
 _LOST: Final = "an equal request, whose answer was shared, was left or failed"
 
 Key: TypeAlias = Callable[[Request], Request | str | None]
-"""Returns a request without what does not count, or a text in its place; None if it is not to be cached."""
+"""Returns the parts of a request that identify it, as a request or a text; None if it is not to be cached."""
 
 Price: TypeAlias = Callable[[str, Usage], float | None]
 """What tokens of "provider:model" cost in US dollars, such as `llmstream.prices.price`."""
@@ -60,24 +60,25 @@ def cache(
 ) -> Middleware:
     """Returns the answer to an earlier, equal request as a stream, without a request to the vendor.
 
-    Only complete answers are stored: none that failed, was left, or was cut by a limit or a filter. Requests
-    are equal if provider, address, key, headers, model, messages, tools and settings are, so tenants with
-    their own keys share nothing; a key returned by a function does not count. A `response-metadata` with
+    Only complete answers are stored: none that failed, was closed early, or was cut by a limit or a filter.
+    Requests are equal if provider, address, key, headers, model, messages, tools and settings are, so tenants
+    with their own keys share nothing; a key returned by a function is ignored. A `response-metadata` with
     {"llmstream": {"cached": true, "saved": {...}}} marks a replay, with the tokens and dollars that it saved.
     The option `refresh=True` of a call sends the request, and stores the new answer.
 
-    Equal requests at the same time send one: the others read its events as they arrive ("live" in the mark),
-    in all processes that share a folder, a file or a server. If it fails or is left, the next one asks, after
-    a `retry` event where its reader has seen content.
+    Of concurrent equal requests only one is sent: the others read its events as they arrive ("live" in the
+    mark), in all processes that share a folder, a file or a server. If it fails or is closed, the next one is
+    sent, after a `retry` event if its reader has received content.
 
     storage:   a folder, with one file of JSON lines for each answer (mode 0600: answers may be private);
                "sqlite:cache.db"; "redis://HOST:PORT/DB" (also rediss:// and unix://; extra `redis`); or a
-               mapping. What cannot be read or written is logged, and the request is sent
+               mapping. Failures to read or write are logged, and the request is sent
     ttl_s:     how long an answer may be used; None for ever
-    max_bytes: the most that all answers take; those that were not used for the longest time go first
+    max_bytes: maximum size of all answers; the least recently used are removed first
     times:     the pace of a replay: "none" yields all at once, "original" as recorded, 2.0 twice as fast
-    single:    whether equal requests at the same time share one answer
-    key:       returns what counts of a request, such as the request without a date in its prompt
+    single:    whether concurrent equal requests share one answer
+    key:       returns the parts of a request that identify it, such as the request without a date in its
+               prompt
     price:     such as `llmstream.prices.price`, for the saved dollars
     raises:    InvalidRequest for an invalid argument; Unsupported without the extra of the store
     """
@@ -108,7 +109,7 @@ def _digest(request: Request, ask: Ask, same: Request | str | None) -> str | Non
 
 
 class _Answers:
-    """Finds answers, or asks for them."""
+    """Finds stored answers, or requests new ones."""
 
     def __init__(
         self, store: CacheStore, ttl_s: float | None, speed: float | None, single: bool, price: Price | None
@@ -118,13 +119,13 @@ class _Answers:
         self._flights = Flights(store)
 
     async def of(self, key: str, request: Request, ask: Ask) -> AsyncGenerator[Event]:
-        """The events of the answer. Looks again when another request, whose answer it reads, fails."""
+        """The events of the answer. Retries if another request, whose answer it reads, fails."""
         refresh = bool(ask.options.get("refresh"))
         mark = _Mark(f"{ask.model.provider.name}:{request.model}", self._price)
         got, attempt = list[Event](), 0
         while True:
             found = None if refresh else await self._found(key)
-            # What a reader has of another process's answer may be the beginning of the stored one.
+            # Events already read from another process may be the beginning of the stored answer.
             if got and (found is None or found.events[: len(got)] != got):
                 attempt += 1
                 if any(type(event) not in _NO_CONTENT for event in got):
@@ -153,7 +154,7 @@ class _Answers:
                 return
 
     def _flight(self, key: str, ask: Callable[[], Reply], *, shared: bool) -> tuple[Flight, bool]:
-        """The answer under way, and whether this request began it."""
+        """The answer in progress, and whether this request started it."""
         if not shared:
             return self._flights.begin_alone(ask), True
         flight = self._flights.find(key)
@@ -179,8 +180,8 @@ class _Answers:
         return answer
 
     async def _keep(self, key: str, flight: Flight, finish: Finish) -> None:
-        """Stores a complete answer, once. Before the finish goes out, after which a reader may leave."""
-        async with flight.storing:  # a reader who goes on would end the claim too early
+        """Stores a complete answer, once; before the finish, after which readers may close the stream."""
+        async with flight.storing:  # continuing the reader would end the claim too early
             lines = flight.lines
             if lines is None or flight.stored or flight.failed or not flight.asked:
                 return
@@ -203,7 +204,7 @@ async def _replay(answer: Answer, speed: float | None, after: int, mark: _Mark) 
 
 
 class _Mark:
-    """Marks what was not asked for."""
+    """Marks an answer that was not requested."""
 
     def __init__(self, model: str, price: Price | None) -> None:
         self._model, self._price = model, price
@@ -219,7 +220,7 @@ class _Mark:
         return _marked({"cached": True, "saved": saved})
 
     def live(self, event: Event) -> list[Event]:
-        """An event of an answer that another request has asked for, with the marks around it."""
+        """An event of another request's answer, with the marks around it."""
         match event:
             case StreamStart():
                 return [event, _marked({"cached": True, "live": True})]

@@ -1,8 +1,9 @@
 """Requests in progress: equal ones at the same time share one answer, and read its events as they arrive.
 
-A `Flight` has the events so far. A task of the request that began it fills it, so that a reader who pauses
-holds up no other. Between processes, a claim in the store names who asks; the others watch what that process
-publishes. When the answer fails, or the one who asked leaves, the readers look again, and the first one asks.
+A `Flight` has the events so far. A task of the request that started it fills it, so that a slow reader delays
+no other. Between processes, a claim in the store marks the one that sends the request; the others read the
+events that it publishes. If the answer fails, or its first reader closes it, the other readers check again,
+and the first of them sends the request.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Known: TypeAlias = Callable[[], Awaitable[bool]]
 
 _log = logging.getLogger("llmstream")
 
-# How often events are published, and looked for: what a reader in another process is late by.
+# Interval at which events are published and polled: the delay of a reader in another process.
 _POLL_S: Final = 0.02
 
 # Two of three renewals may fail.
@@ -37,17 +38,17 @@ _RENEW_S: Final = LEASE_S / 3
 
 
 class Flight:
-    """One answer under way, and what is known of it.
+    """One answer in progress, and its state.
 
     events: so far; the first reader's own, so the others get copies
     lines:  the events as JSON, encoded before a reader can change them; None if JSON cannot hold one
     timing: seconds since the request, and events that arrived then
-    asked:  whether this process asks the model, rather than another one
+    asked:  whether this process sent the request, not another one
     ended:  no event follows
-    failed: the answer is not complete, and whoever needs it looks again
-    error:  of the one who asked
+    failed: the answer is incomplete, and its readers must check again
+    error:  of the request
     task:   fills it
-    landed: set when the reader who began it has everything, or has left
+    landed: set when the reader that started it has everything, or has closed it
     stored: the answer is stored, or was tried to be; `storing` is held meanwhile
     """
 
@@ -60,7 +61,7 @@ class Flight:
         self.task: asyncio.Task[None] | None = None
         self.landed = asyncio.Event()
         self.storing = asyncio.Lock()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def add(self, events: list[Event], at_s: float) -> None:
         """Adds events that have arrived together."""
@@ -85,19 +86,19 @@ class Flight:
                 self.failed = True
             self._wake()
 
-    async def news(self) -> None:
-        """Waits for events, or the end."""
-        await self._news.wait()
+    async def changed(self) -> None:
+        """Waits for events or the end."""
+        await self._changed.wait()
 
     def _wake(self) -> None:
-        # A new one each time: readers that wait for the next news hold this one, and none can miss it.
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        # A new event object each time: waiting readers reference the old one, so none misses the signal.
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     async def read(self, *, own: bool, due: Due | None) -> AsyncGenerator[Event]:
-        """Yields the events as they arrive; to others than the one who asked, none after a failure.
+        """Yields the events as they arrive; readers of other requests get none after a failure.
 
-        due:    when the reader's total deadline passes; whoever asks has a call that counts itself
+        due:    when the reader's total deadline passes; the requesting reader's call enforces its own
         raises: DeadlineExceeded
         """
         seen = 0
@@ -115,19 +116,19 @@ class Flight:
     async def _wait(self, due: Due | None) -> None:
         try:
             async with asyncio.timeout_at(due[0] if due else None):
-                await self._news.wait()
+                await self._changed.wait()
         except TimeoutError:
             assert due is not None
             raise deadline_error(due[1], due[2]) from None
 
 
 class Flights:
-    """The requests of this process that are under way, by loop and key, and its claims in the store."""
+    """The requests of this process in progress, by loop and key, and its claims in the store."""
 
     def __init__(self, store: CacheStore) -> None:
         self._shared = store if isinstance(store, SharedStore) else None
-        # By loop: an event of asyncio belongs to one. Weak, so that a loop that has ended takes its flights
-        # along.
+        # By loop: an event of asyncio belongs to one. Weak keys, so that the flights of a closed loop are
+        # freed.
         self._open: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Flight]] = (
             weakref.WeakKeyDictionary()
         )
@@ -138,25 +139,24 @@ class Flights:
         return None if flight is None or flight.failed else flight
 
     def begin(self, key: str, ask: AskOnce, known: Known) -> Flight:
-        """Begins a flight that equal requests find; `land` ends it.
+        """Starts a flight that equal requests share; `land` ends it.
 
-        ask:   makes the request
-        known: whether the answer is stored by now
+        ask:   sends the request; returns whether the answer is stored by now
         """
         flight = Flight()
         self._open.setdefault(asyncio.get_running_loop(), {})[key] = flight
-        work = _fly(flight, ask) if self._shared is None else _claim(flight, key, self._shared, ask, known)
+        work = _fetch(flight, ask) if self._shared is None else _claim(flight, key, self._shared, ask, known)
         flight.task = asyncio.create_task(work)
         return flight
 
     def begin_alone(self, ask: AskOnce) -> Flight:
-        """Begins a flight that equal requests do not find."""
+        """Starts a flight that equal requests do not share."""
         flight = Flight()
-        flight.task = asyncio.create_task(_fly(flight, ask))
+        flight.task = asyncio.create_task(_fetch(flight, ask))
         return flight
 
     async def land(self, key: str, flight: Flight) -> None:
-        """Ends a flight, because its reader has everything or leaves; waits for the cleanup."""
+        """Ends a flight, because its reader has everything or closes it; waits for the cleanup."""
         flights = self._open.get(asyncio.get_running_loop(), {})
         if flights.get(key) is flight:
             del flights[key]
@@ -167,8 +167,8 @@ class Flights:
             await asyncio.wait([flight.task])
 
 
-async def _fly(flight: Flight, ask: AskOnce) -> None:
-    """Asks, and adds what arrives."""
+async def _fetch(flight: Flight, ask: AskOnce) -> None:
+    """Sends the request, and adds the events that arrive."""
     flight.asked = True
     clock = asyncio.get_running_loop().time
     began, finish = clock(), list[Event]()
@@ -176,12 +176,12 @@ async def _fly(flight: Flight, ask: AskOnce) -> None:
         reply = ask()
         while batch := await reply.batch():
             content = batch
-            if type(batch[-1]) is Finish:  # given when it is clear whether an error follows
+            if type(batch[-1]) is Finish:  # yielded once it is clear whether an error follows
                 content, finish = batch[:-1], batch[-1:]
             flight.add(content, clock() - began)
         flight.add(finish, clock() - began)
         flight.end()
-    except Exception as error:  # the reader who asked gets it
+    except Exception as error:  # raised in the reader that sent the request
         flight.failed = True
         flight.add(finish, clock() - began)
         flight.end(error)
@@ -190,21 +190,21 @@ async def _fly(flight: Flight, ask: AskOnce) -> None:
 
 
 async def _claim(flight: Flight, key: str, store: SharedStore, ask: AskOnce, known: Known) -> None:
-    """Asks unless another process does; its events are read then."""
+    """Sends the request unless another process does, whose events are then read."""
     owner = os.urandom(12).hex()
     publishing: asyncio.Task[None] | None = None
     try:
-        # A store that cannot be reached must not keep anybody from asking.
+        # An unreachable store must not prevent requests.
         if not await _succeeds("claimed", store.claim(key, owner), default=True):
             await _follow(flight, key, store)
             return
-        if await known():  # since it was looked for
+        if await known():  # since the first check
             return
         publishing = asyncio.create_task(_publish(flight, key, owner, store))
-        await _fly(flight, ask)
+        await _fetch(flight, ask)
         await publishing
         if not flight.failed:
-            await flight.landed.wait()  # the answer is stored by now, or will not be
+            await flight.landed.wait()  # the answer is stored now, or will not be
     finally:
         flight.end()
         if publishing is not None:
@@ -213,7 +213,7 @@ async def _claim(flight: Flight, key: str, store: SharedStore, ask: AskOnce, kno
 
 
 async def _publish(flight: Flight, key: str, owner: str, store: SharedStore) -> None:
-    """Shows the events to other processes as they arrive, and that this one lives."""
+    """Publishes the events to other processes as they arrive, and renews the claim."""
     shown, ended = 0, False
     while not ended and flight.lines is not None:
         ended = flight.ended
@@ -223,21 +223,21 @@ async def _publish(flight: Flight, key: str, owner: str, store: SharedStore) -> 
             return
         if shown == len(flight.lines) and not flight.ended:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(flight.news(), _RENEW_S)
-            with contextlib.suppress(TimeoutError):  # more may come
+                await asyncio.wait_for(flight.changed(), _RENEW_S)
+            with contextlib.suppress(TimeoutError):  # more may arrive
                 await asyncio.wait_for(flight.landed.wait(), _POLL_S)
             if flight.stored and flight.landed.is_set():
-                return  # the others find it
+                return  # the others read it from the store
 
 
 async def _follow(flight: Flight, key: str, store: SharedStore) -> None:
-    """Reads what another process publishes, until its finish, or until it is gone."""
+    """Reads the events that another process publishes, until its finish, or until its claim ends."""
     clock = asyncio.get_running_loop().time
     began, owner, place = clock(), "", 0
     try:
         while (found := await store.watch(key, place)) is not None:
             if found.owner != (owner := owner or found.owner):
-                return  # another one asks, and its answer is another one
+                return  # another process has claimed the request, with a different answer
             place = found.place
             events = [decode(line) for line in found.lines]
             if any(type(event) is ErrorEvent for event in events):
@@ -251,11 +251,11 @@ async def _follow(flight: Flight, key: str, store: SharedStore) -> None:
     except Exception as error:
         _log.warning("an answer that another process reads cannot be followed: %s", error)
     if not place:
-        await asyncio.sleep(_POLL_S)  # the claim is between two owners
+        await asyncio.sleep(_POLL_S)  # the claim is changing owners
 
 
 async def _succeeds(what: str, work: Awaitable[T], *, default: T) -> T:
-    """The result of the store; what fails there fails no answer."""
+    """The result of the store; its failures do not fail the answer."""
     try:
         return await work
     except Exception as error:

@@ -65,7 +65,7 @@ class Answer(msgspec.Struct, frozen=True):
     """A complete answer.
 
     stored: Unix time; None if it is not known, as in version 1
-    timing: of its events; what it does not cover arrives with the last batch
+    timing: of its events; events it does not cover arrive with the last batch
     """
 
     events: list[Event]
@@ -93,7 +93,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 
 def encode_lines(lines: Iterable[bytes], timing: Timing, stored: float | None) -> bytes:
-    """The stored form of events that are encoded already."""
+    """The stored form of already encoded events."""
     # Microseconds are enough for a replay, and shorter than all digits of a float.
     head = msgspec.json.encode(_Head(FORMAT, _VERSION, stored, [(round(at, 6), n) for at, n in timing]))
     return b"\n".join([head, *lines, b""])
@@ -140,9 +140,9 @@ def speed_of(times: Times) -> float | None:
 
 
 async def play(answer: Answer, speed: float | None, *, after: int = 0) -> AsyncGenerator[Event]:
-    """Yields the events when they are due, except the first ones, which the reader has.
+    """Yields the events when they are due, except the first ones, which the reader already has.
 
-    speed: as many times faster than recorded; None does not wait
+    speed: factor relative to the recorded pace; None does not wait
     """
     if speed is None:
         for event in itertools.islice(answer.events, after, None):
@@ -160,26 +160,26 @@ async def play(answer: Answer, speed: float | None, *, after: int = 0) -> AsyncG
                 yield event
 
 
-# What makes two requests the same: a digest of everything that is asked, of whom, and for whom.
+# The identity of a request: a digest of its content, its target and its account.
 
 
-# Raised when the same request gets another key.
+# Incremented whenever the same request gets a different key.
 _KEY_VERSION = 2
 
 
 def cache_key(model: Model, request: Request, same: Request | str | None = None) -> str:
     """A SHA-256, as hexadecimal digits, of provider, address, account, model and the complete request.
 
-    The account is the API key, all headers, and the environment variables that set headers or select who
-    pays: vendors store state by account, and another key may belong to somebody else. Only their digest is
-    used. A key returned by a function does not count, because it changes for the same account.
+    The account is the API key, all headers, and the environment variables that set headers or select the
+    billing account: vendors store state by account, and another key may belong to another user. Only their
+    digest is used. A key returned by a function is ignored, because it changes for the same account.
 
-    same:   takes the place of the request's content, for a caller who knows what does not count
+    same:   replaces the request's content, for a caller who knows what to ignore
     raises: InvalidRequest for messages, and TypeError for options, that JSON cannot represent
     """
     asked = same if isinstance(same, str) else asked_for(same or request)
     whom = [_KEY_VERSION, model.provider.name, _address(model, request), _account(model, request)]
-    # Without the order, the same options in another order would be another request.
+    # Sorted: the same options in another order are the same request.
     return hashlib.sha256(msgspec.json.encode([*whom, asked], order="deterministic")).hexdigest()
 
 
@@ -198,7 +198,7 @@ def asked_for(request: Request) -> dict[str, Any]:
 
 
 def _content_only(message: Message) -> Any:
-    """The message without the ids of the answer it was: the same answer, requested again, has others."""
+    """The message without the ids of its response: a repeated request gets different ones."""
     bare = msgspec.structs.replace(message, metadata=unmarked(message.metadata))
     return msgspec.json.decode(message_to_json(bare))
 
@@ -219,12 +219,12 @@ def _address(model: Model, request: Request) -> str:
 
 
 def _account(model: Model, request: Request) -> dict[str, Any]:
-    """Identifies who pays."""
+    """Identifies the billing account."""
     provider, key = model.provider, model._api_key
     headers = {name: os.environ.get(variable) for name, variable in provider.header_env.items()}
     headers |= {name.lower(): value for name, value in {**model._headers, **request.headers}.items()}
     if key is None:
-        # The key that the call itself would find.
+        # The key that the call itself would use.
         key = next((found for name in provider.key_env if (found := os.environ.get(name))), None)
     variables = {name: os.environ.get(name) for name in provider.account_env}
     return {"key": key if isinstance(key, str) else None, "headers": headers, "variables": variables}

@@ -17,9 +17,9 @@ from llmstream.transport.sessions import LoopBound
 
 __all__ = ["RedisCache"]
 
-# A request waits for the cache at most so long, and is then sent.
+# A request waits for the cache at most this long, and is then sent.
 _TIMEOUT_S: Final = 5.0
-# Many readers look at once; beyond it they wait for each other rather than open sockets.
+# Maximum number of connections: further concurrent readers wait instead of opening sockets.
 _CONNECTIONS: Final = 16
 _CLAIM_MS: Final = round(LEASE_S * 1000)
 

@@ -27,7 +27,8 @@ T = TypeVar("T")
 # Of the tables below, in `pragma user_version`.
 _VERSION: Final = 1
 
-# A row of an answer has its size beside it, so that totals and the oldest are found without reading answers.
+# Each answer has its size in a separate column, so that totals and the oldest are found without reading
+# answers.
 _TABLES: Final = """
 create table if not exists answers (
     key text not null unique, size integer not null, stored real not null, used real not null,
@@ -49,7 +50,7 @@ _CREATE: Final = f"begin immediate; {_TABLES} pragma user_version = {_VERSION}; 
 
 # A write takes milliseconds; past this, the request is sent without the cache.
 _BUSY_S: Final = 5.0
-# Uses of answers are written together: a commit each would cost more than the answer.
+# Uses of answers are written in batches: one commit each would cost more than the answer.
 _FLUSH_S: Final = 1.0
 
 # zlib's level: a third of the size at no cost that can be measured.
@@ -73,7 +74,7 @@ class SQLiteCache:
         self._path = path
         self._ttl_s, self._max_bytes = ttl_s, max_bytes
         self._clock = clock
-        # anyio's threads take turns on one connection.
+        # Threads of anyio share one connection.
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._process = 0
@@ -97,7 +98,7 @@ class SQLiteCache:
         return zlib.decompress(found[0])
 
     def _flush(self, connection: sqlite3.Connection, now: float) -> None:
-        """Writes which answers were used."""
+        """Writes the times of use of answers."""
         used, self._used, self._flushed = self._used, {}, now
         rows = [(at, key) for key, at in used.items()]
         connection.executemany("update answers set used = max(used, ?) where key = ?", rows)
@@ -199,7 +200,7 @@ class SQLiteCache:
         await self._run(change)
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs work in a thread. Once begun it is completed, even if the caller is cancelled."""
+        """Runs work in a thread. Once started it is completed, even if the caller is cancelled."""
         return await anyio.to_thread.run_sync(self._work, work)
 
     def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -211,7 +212,7 @@ class SQLiteCache:
             return work(self._connection)
 
 
-# Connections from before a fork, which SQLite forbids to use or to close in the child.
+# Connections opened before a fork, which SQLite forbids to use or close in the child.
 _inherited: Final[list[sqlite3.Connection | None]] = []
 
 

@@ -1,7 +1,7 @@
 """Where answers are stored: a folder with a file for each, a mapping in memory, or a database.
 
-A store may be shared by processes. Then one of them claims a request before it asks, publishes the events as
-they arrive, and the others watch. A claim ends by `release`, or with the process that has it.
+A store may be shared by processes. Then one of them claims a request before sending it and publishes the
+events as they arrive; the others read these. A claim ends by `release`, or with the process that has it.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ Storage: TypeAlias = "str | os.PathLike[str] | MutableMapping[str, bytes]"
 """A folder, "sqlite:PATH", "redis://HOST:PORT/DB", or a mapping from keys to stored answers."""
 
 LEASE_S: Final = 3.0
-"""How long a claim lives without renewal. A process that is late costs a second request, and nothing else."""
+"""How long a claim lives without renewal. A late process only costs a second request."""
 
 
 class CacheStore(Protocol):
-    """Stores answers, as bytes, by key. What fails may raise anything: the request is sent then."""
+    """Stores answers, as bytes, by key. Methods may raise anything: the request is then sent."""
 
     async def get(self, key: str) -> bytes | None:
         """The stored answer, or None. It counts as used."""
         ...
 
     async def put(self, key: str, data: bytes) -> None:
-        """Stores an answer, and removes those that were not used for the longest time."""
+        """Stores an answer, and removes the least recently used ones."""
         ...
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """What another process has published since.
+    """The events that another process has published since a position.
 
-    place: to watch on from
+    place: where to continue reading
     """
 
     owner: str
@@ -56,10 +56,10 @@ class Watched(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class SharedStore(CacheStore, Protocol):
-    """A store in which processes see what the others ask."""
+    """A store in which processes share requests in progress."""
 
     async def claim(self, key: str, owner: str) -> bool:
-        """Claims a request; False if another process asks it."""
+        """Claims a request; False if another process has claimed it."""
         ...
 
     async def publish(self, key: str, owner: str, lines: Sequence[bytes]) -> bool:
@@ -67,11 +67,11 @@ class SharedStore(CacheStore, Protocol):
         ...
 
     async def watch(self, key: str, place: int) -> Watched | None:
-        """What has been published after a place, 0 for all; None if no process asks."""
+        """The events published after a position, 0 for all; None if no process has a claim."""
         ...
 
     async def release(self, key: str, owner: str) -> None:
-        """Ends a claim; what was published is removed."""
+        """Ends a claim, and removes the published events."""
         ...
 
 
@@ -100,7 +100,7 @@ def as_store(storage: Storage, *, ttl_s: float | None = None, max_bytes: int | N
 
 
 class MappingStore:
-    """A mapping of the caller's. The order of use is known for this object's time only."""
+    """The caller's mapping. The order of use is known only for the lifetime of this object."""
 
     def __init__(self, storage: MutableMapping[str, bytes], *, max_bytes: int | None = None) -> None:
         self._answers = storage
@@ -111,7 +111,7 @@ class MappingStore:
     async def get(self, key: str) -> bytes | None:
         """As in `CacheStore`."""
         found: object = self._answers.get(key)
-        # A mapping of another program, or of an earlier version, may hold anything.
+        # A mapping filled by another program or an earlier version may contain anything.
         if not isinstance(found, bytes | None):
             raise TypeError(f"the mapping holds {type(found).__name__}, not bytes")
         if found is not None and self._sizes is not None and key in self._sizes:
@@ -137,15 +137,16 @@ class MappingStore:
 
 _ANSWER: Final = ".jsonl"
 _LIVE: Final = ".live"
-# Temporary files of killed processes go after this time, longer than any answer takes.
+# Temporary files of killed processes are removed after this time, longer than any answer takes.
 _ORPHAN_S: Final = 4 * 3600.0
 
 
 class FolderStore:
     """One file `<key>.jsonl` per answer, written atomically, mode 0600; the folder has mode 0700.
 
-    The time of change of a file is when it was stored, the time of access when it was used. A request under
-    way has a file `<key>.live`, locked by the process that asks: the system ends the claim with the process.
+    The time of change of a file is when it was stored, the time of access when it was used. A request in
+    progress has a file `<key>.live`, locked by the process that asks: the system ends the claim with the
+    process.
     """
 
     def __init__(self, path: Path, *, ttl_s: float | None = None, max_bytes: int | None = None) -> None:
@@ -165,7 +166,7 @@ class FolderStore:
         except FileNotFoundError:
             return None
         if self._max_bytes is not None:
-            with contextlib.suppress(OSError):  # removed meanwhile, or somebody else's
+            with contextlib.suppress(OSError):  # removed meanwhile, or owned by another user
                 os.utime(file, ns=(time.time_ns(), os.stat(file).st_mtime_ns))
         return data
 
@@ -176,7 +177,7 @@ class FolderStore:
     def _put(self, key: str, data: bytes) -> None:
         self._make()
         with self._space.room_for(len(data), self._file(key)):
-            # The system's own time is some milliseconds old, and would mix up the order of use.
+            # The kernel's timestamp is some milliseconds old, which would confuse the order of use.
             replace_file(self._file(key), data, time.time())
 
     async def claim(self, key: str, owner: str) -> bool:
@@ -190,8 +191,8 @@ class FolderStore:
             file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
             try:
                 lock(file)
-                # Its owner may have removed the file between `open` and `lock`: then the lock is on a file
-                # nobody else sees.
+                # Its owner may have removed the file between `open` and `lock`: then the lock is on an
+                # unlinked file.
                 if is_at(file, path):
                     os.ftruncate(file, 0)
                     os.write(file, owner.encode() + b"\n")
@@ -230,11 +231,11 @@ class FolderStore:
                 owner = source.readline()
                 source.seek(max(place, len(owner)))
                 found = source.read()
-                # A line may be half written.
+                # The last line may be incomplete.
                 complete = found[: found.rfind(b"\n") + 1]
                 place = max(place, len(owner)) + len(complete)
                 return Watched(owner.decode("ascii", "replace"), complete.splitlines(), place)
-        return None  # whoever asked is dead, or about to begin
+        return None  # the requesting process is dead, or about to begin
 
     async def release(self, key: str, owner: str) -> None:
         """As in `SharedStore`."""
@@ -268,9 +269,9 @@ def _write_all(file: int, data: bytes) -> None:
 class _Space:
     """Removes answers from a folder that are too old, or too many.
 
-    A folder of 100,000 files takes a second to look at, so that is done rarely: the files are then a queue,
-    by the time of their last use, and each is looked at again before it goes. What other processes have
-    stored meanwhile is counted at the next look, at the latest after an eighth of the limit.
+    Scanning a folder of 100,000 files takes a second, so it is done rarely: the files then form a queue, by
+    time of last use, and each is checked again before it is removed. Files that other processes have stored
+    meanwhile are counted at the next scan, at the latest after an eighth of the limit.
     """
 
     def __init__(self, path: Path, ttl_s: float | None, max_bytes: int | None) -> None:
@@ -336,7 +337,7 @@ class _Space:
             used, path = oldest
             with contextlib.suppress(FileNotFoundError):
                 state = os.lstat(path)
-                # Used since the folder was looked at: it has another place in the queue.
+                # Used since the scan: it gets a new position in the queue.
                 if max(state.st_atime_ns, state.st_mtime_ns) <= used:
                     os.unlink(path)
                     self._bytes -= state.st_size

@@ -29,7 +29,7 @@ _TIME: Final = re.compile(r"\b\d{8}T\d{6}Z\b")
 _TOLERATED_S: Final = 60.0
 
 # A wrong time zone means hours; a larger difference is not that of a clock.
-_BELIEVED_S: Final = 24 * 3600.0
+_MAX_OFFSET_S: Final = 24 * 3600.0
 
 # One for each region and endpoint in use; a gateway may name endpoints without end.
 _MAX_ADDRESSES: Final = 64
@@ -69,7 +69,7 @@ class Clock:
         except (ValueError, TypeError, OverflowError):
             return False
         offset_s = there_s - self._now_s()
-        if abs(offset_s) > _BELIEVED_S:
+        if abs(offset_s) > _MAX_OFFSET_S:
             return False
         stamp = _TIME.search(message)  # the first time in the message is the signature's
         signed_s = _seconds(stamp[0]) if stamp else self._now_s() + self.offset_at(address)

@@ -30,7 +30,7 @@ class EventEncoder(Protocol):
     """Encodes the events of one response to the bytes of its body: the reverse of a decoder."""
 
     def feed(self, event: Event) -> bytes:
-        """Returns the bytes of one event; b"" if they come later or the wire cannot express it."""
+        """Returns the bytes of one event; b"" if they are written later or the wire cannot express it."""
         ...
 
     def close(self) -> bytes:

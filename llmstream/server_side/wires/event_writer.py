@@ -1,7 +1,7 @@
 """Writes the events of one response: as the bytes of a streamed body, or assembled as a complete response.
 
-`EventWriter` has what the wires share: when the response begins and ends, which blocks are open, which
-calls have streamed, and what becomes of errors. The `Shapes` of a wire return the bytes for each event.
+`EventWriter` has the logic that the wires share: when the response begins and ends, which blocks are open,
+which calls have streamed, and how errors are written. The `Shapes` of a wire return the bytes for each event.
 
 For a complete response, each dialect writes a stream and assembles its own frames, as the vendors' SDKs do,
 so that both kinds of response have the same content.
@@ -92,7 +92,7 @@ B = TypeVar("B", bound=Block)
 
 
 class Shapes(Generic[B]):
-    """What one wire writes. A method returns b"" for what the wire cannot express.
+    """The output of one wire. A method returns b"" for content that the wire cannot express.
 
     key:       of this dialect's metadata
     begins_at: events at which the response begins, whatever their bytes. It also begins with the first bytes
@@ -137,7 +137,7 @@ class Shapes(Generic[B]):
         return b""
 
     def finish(self, event: Finish, error: ErrorInfo | None) -> bytes | None:
-        """Ends the response; None if the wire has an error in place of the end.
+        """Ends the response; None if the wire has an error instead of the end.
 
         error: the latest `error` event
         """
@@ -152,7 +152,7 @@ class Shapes(Generic[B]):
         return b""
 
     def own(self, metadata: Metadata | None) -> dict[str, Any]:
-        """Returns what this dialect's decoder put in the metadata of an event."""
+        """Returns this dialect's metadata of an event."""
         return (metadata or {}).get(self.key) or {}
 
 
@@ -170,7 +170,7 @@ class EventWriter(Generic[B]):
         """Returns the bytes of one event; b"" after the end or an error that ended the body."""
         if self._complete or self._failed:
             return b""
-        # First, because a `ResponseMetadata` is stored here that the beginning needs.
+        # First, because this stores the `ResponseMetadata` that the beginning needs.
         data = self._write(event)
         if self._begun or not self._begins(event, data):
             return data
@@ -229,7 +229,7 @@ class EventWriter(Generic[B]):
 
     def _end(self, event: End) -> bytes:
         block = self._open[_FAMILY[type(event)]].pop(event.id, None)
-        # A vendor whose stream breaks off does not end its blocks.
+        # An interrupted stream of the vendor does not end its blocks.
         return b"" if block is None or event.incomplete else self._shapes.end(block, event)
 
     def _call(self, event: ToolCall) -> bytes:

@@ -57,7 +57,8 @@ def read_settings(
     out_of_range: OutOfRange | None = None,
     one_stop: bool = False,
 ) -> dict[str, Any]:
-    """Removes the settings from the body and returns them. Of two fields for one setting the first wins.
+    """Removes the settings from the body and returns them. Of two fields for one setting the first takes
+    precedence.
 
     out_of_range: None if the vendor does not check ranges
     one_stop:     a single stop sequence may be a string
@@ -79,7 +80,7 @@ def read_settings(
             raise wrong_type(field, value)
         elif out_of_range is not None and field.fit(value) != value:
             raise out_of_range(field, value, field.fit(value))
-        # The newer name of a setting stands before the older one in the tables.
+        # The tables have the newer name of a setting before the older one.
         found.setdefault(field.name, value)
     return found
 

@@ -1,7 +1,7 @@
 """Limits that several processes share, in a Redis server or an SQLite file.
 
-`rules.py` has what happens to the shared state, `sqlite.py` and `redis.py` keep it, and `member.py` is the
-part of one event loop. Only a limiter with `shared` loads this package.
+`rules.py` defines the changes of the shared state, `sqlite.py` and `redis.py` store it, and `member.py` is
+the client of one event loop. Only a limiter with `shared` imports this package.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Fleet", "LimitStore", "Member", "OnLoss", "store_at"]
 
 
 def store_at(address: str, name: str) -> Callable[[], LimitStore]:
-    """Returns what makes a store.
+    """Returns a function that opens a store.
 
     address: "redis://...", "rediss://...", "unix://..." or "sqlite:PATH"
     raises:  InvalidRequest for any other; Unsupported without the extra `redis`
@@ -43,7 +43,7 @@ def store_at(address: str, name: str) -> Callable[[], LimitStore]:
 
 
 class Fleet:
-    """The shared limits of one name, as one process sees them: a member for each of its event loops."""
+    """The shared limits of one name in one process: a member for each of its event loops."""
 
     def __init__(self, address: str, name: str, sizes: Sizes, *, on_loss: OnLoss, lease_s: float) -> None:
         if on_loss not in ("local", "raise"):
@@ -55,18 +55,18 @@ class Fleet:
         self._make = partial(Member, store_at(address, name), sizes, on_loss=on_loss, lease_s=lease_s)
         self._members = dict[asyncio.AbstractEventLoop, Member]()
         self._lock = threading.Lock()
-        # At exit the loops have ended, and nobody could take leave in them.
-        weakref.finalize(self, _leave_soon, self._members).atexit = False
+        # At exit the loops have ended, so their members cannot disconnect any more.
+        weakref.finalize(self, _disconnect_all, self._members).atexit = False
 
     @property
     def members(self) -> list[Member]:
-        """Those of this process."""
+        """The levels of the buckets, as known in this process."""
         with self._lock:
             return list(self._members.values())
 
     @property
     def under_way(self) -> int:
-        """The number of permits that are held in this process."""
+        """The number of unreleased permits in this process."""
         return sum(member.under_way for member in self.members)
 
     @property
@@ -75,13 +75,13 @@ class Fleet:
         return sum(member.waiting for member in self.members)
 
     async def acquire(self, cost: Cost, priority: int) -> Grant:
-        """Waits for a turn; a cancelled waiter gives back what it had."""
+        """Waits for a permit; a cancelled waiter returns what it was granted."""
         return await self._here().acquire(cost, priority)
 
     def _here(self) -> Member:
         loop = asyncio.get_running_loop()
         with self._lock:
-            # Each `asyncio.run` has a loop of its own.
+            # Each `asyncio.run` creates its own loop.
             for closed in [other for other in self._members if other.is_closed()]:
                 del self._members[closed]
             member = self._members.get(loop)
@@ -90,19 +90,19 @@ class Fleet:
             return member
 
     def give_back(self, grant: Grant, extra: Sequence[float]) -> None:
-        """Ends an answer; `extra` is what it cost beyond its estimate."""
+        """Frees the permit of a response; `extra` is its cost beyond the estimate."""
         grant.by.give_back(grant, extra)
 
     def learn(self, states: Mapping[str, RateState], grant: Grant | None) -> None:
-        """Lowers the buckets to what the vendor reports."""
+        """Lowers the buckets to the remaining allowances that the vendor reports."""
         self._any().learn(states, grant)
 
     def pause(self, seconds: float) -> None:
-        """Lets no request of any process go for this time, at most a minute."""
+        """Pauses the requests of all processes for this time, at most a minute."""
         self._any().pause(seconds)
 
     def refused(self, grant: Grant | None, used_up: int) -> None:
-        """Cuts all sizes after a 429, unless an empty bucket explains it."""
+        """Reduces all bucket sizes after a 429, unless an empty bucket explains it."""
         self._any().refused(grant, used_up)
 
     def _any(self) -> Member:
@@ -116,7 +116,7 @@ class Fleet:
             ) from None
 
     async def aclose(self) -> None:
-        """Takes leave for the current loop at once, for others soon."""
+        """Disconnects the current loop's member at once, others soon."""
         loop = asyncio.get_running_loop()
         for member in self.members:
             member.close_soon()
@@ -126,6 +126,6 @@ class Fleet:
             await own.aclose()
 
 
-def _leave_soon(members: dict[asyncio.AbstractEventLoop, Member]) -> None:
+def _disconnect_all(members: dict[asyncio.AbstractEventLoop, Member]) -> None:
     for member in list(members.values()):
         member.close_soon()

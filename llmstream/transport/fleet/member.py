@@ -1,8 +1,9 @@
-"""One event loop's part in a shared limiter: its waiters, its permits, and its trips to the store.
+"""One event loop's part in a shared limiter: its waiters, its permits, and its calls to the store.
 
-Everything that the loop's tasks want while a trip is under way goes with the next one, so that a thousand
-waiters cost no more trips than grants. A waiter sleeps until its turn is due by the store's word, or until
-the store reports that something was given back, and then asks again: the vendor may have asked all to pause.
+Operations that the loop's tasks add during a round trip go in one batch with the next one, so that a thousand
+waiters cost no more round trips than grants. A waiter sleeps until the time that the store has estimated, or
+until the store reports freed capacity, and then requests again: the vendor may have paused all requests in
+the meantime.
 """
 
 from __future__ import annotations
@@ -41,22 +42,22 @@ _log: Final = logging.getLogger("llmstream")
 
 OnLoss = Literal["local", "raise"]
 
-# In one batch: a store serves others between two.
-_MOST_OPS: Final = 200
+# Largest batch: a store serves other members between two batches.
+_MAX_OPS: Final = 200
 
-# What nobody waits for goes with the next batch, or after this time.
+# Operations without a waiter go with the next batch, or after this time.
 _LINGER_S: Final = 0.05
 
-# The same while one of ours waits: its next trip takes the others along.
+# The same while a local request waits: the next round trip includes them.
 _LINGER_BEHIND_S: Final = 0.2
 
-# A process that has waiters is heard of so often: messages that wake them may be lost.
-_SIGN_S: Final = 1.0
+# Interval of contact while there are waiters: messages that wake them may be lost.
+_CONTACT_S: Final = 1.0
 
-# Between attempts to reach a lost store.
+# Between attempts to reconnect to an unreachable store.
 _RETRY_S: Final = 0.5
 
-# Turns that are due within this time are asked for together.
+# Requests due within this time go in one batch.
 _EARLY_S: Final = 0.002
 
 
@@ -64,39 +65,39 @@ class LimitStore(Protocol):
     """Where the state of a shared limiter is: `SQLiteLimits` or `RedisLimits`."""
 
     async def apply(self, batch: Batch) -> Answer:
-        """Makes the changes of a batch, all or none, as `rules.apply` does.
+        """Applies a batch atomically, as `rules.apply` does.
 
-        raises: LimitsUnavailable; whether the changes were made is not known then
+        raises: LimitsUnavailable; it is unknown then whether the batch was applied
         """
 
     async def listen(self, woken: Callable[[list[str]], None]) -> None:
-        """Reports the waiters that batches of others have woken, until cancelled. Reports may be lost."""
+        """Reports waiters woken by the batches of other members, until cancelled. Reports may be lost."""
 
     async def aclose(self) -> None:
         """Closes it."""
 
 
 class _Waiter:
-    """One `acquire`; `turn` is its grant, or None where the store was lost."""
+    """One `acquire`; `turn` is its grant, or None if the store became unreachable."""
 
-    __slots__ = ("asked", "came", "cost", "denied", "due", "id", "priority", "turn", "woken")
+    __slots__ = ("arrived", "asked", "cost", "denied", "due", "id", "priority", "turn", "woken")
 
     def __init__(
-        self, id: str, cost: Cost, priority: int, came: float, turn: asyncio.Future[Grant | None]
+        self, id: str, cost: Cost, priority: int, arrived: float, turn: asyncio.Future[Grant | None]
     ) -> None:
-        self.id, self.cost, self.priority, self.came, self.turn = id, cost, priority, came, turn
-        self.asked = True  # an Ask is on its way
-        self.woken = False  # since it was sent
+        self.id, self.cost, self.priority, self.arrived, self.turn = id, cost, priority, arrived, turn
+        self.asked = True  # an Ask has been sent
+        self.woken = False  # while it was in flight
         self.denied = False
         self.due = math.inf
 
 
 class Member:
-    """Takes part in a shared limiter from one event loop.
+    """Client of a shared limiter for one event loop.
 
-    open_store: makes the store
-    sizes:      the limits that were given, which all processes should share
-    lease_s:    a place of a dead process comes free after this time
+    open_store: opens the store
+    sizes:      the configured limits, which should be the same in all processes
+    lease_s:    a place of a dead process is freed after this time
     """
 
     def __init__(
@@ -110,9 +111,9 @@ class Member:
         self._ops: deque[tuple[Op, Callable[[float], None] | None]] = deque()
         self._waiters: dict[str, _Waiter] = {}
         self._dues: list[tuple[float, str]] = []
-        self._denied = Counter[int]()  # waiters that were told to wait, by priority
+        self._denied = Counter[int]()  # waiters that the store has put in the queue, by priority
         self._held: set[str] = set()
-        self._inner: dict[str, Grant] = {}  # permits as the local limiter knows them, while the store is lost
+        self._inner: dict[str, Grant] = {}  # permits of the local limiter, while the store is unreachable
         self._local: Pacer | None = None
         self._regained: asyncio.Future[None] | None = None
         self._last: Answer | None = None
@@ -122,41 +123,41 @@ class Member:
         self._kick = asyncio.Event()
         self._urgent = False
         self._ops_since = 0.0
-        self._spoke = self._renewed = self._loop.time()
+        self._contacted = self._renewed = self._loop.time()
         self._closing = False
         self.trips = 0
-        self._tasks = [self._task(self._run()), self._task(self._store.listen(self._heard))]
+        self._tasks = [self._task(self._run()), self._task(self._store.listen(self._wake_waiters))]
 
     @property
     def under_way(self) -> int:
-        """The number of permits that are held here."""
+        """The number of unreleased permits of this member."""
         return len(self._held)
 
     @property
     def waiting(self) -> int:
-        """The number of waiting requests here."""
+        """The number of waiting requests of this member."""
         return len(self._waiters) + (self._local.waiting if self._local is not None else 0)
 
     async def acquire(self, cost: Cost, priority: int) -> Grant:
-        """Waits for a turn; a cancelled waiter gives back what it had.
+        """Waits for a permit; a cancelled waiter returns what it was granted.
 
-        raises: LimitsUnavailable where `on_loss` is "raise"
+        raises: LimitsUnavailable if `on_loss` is "raise"
         """
-        came = self._loop.time()
+        arrived = self._loop.time()
         while True:
             if self._closing:
                 raise _closed()
             if self._local is None:
-                grant = await self._acquire_shared(cost, priority, came)
+                grant = await self._acquire_shared(cost, priority, arrived)
             else:
-                grant = await self._acquire_local(self._local, cost, priority, came)
+                grant = await self._acquire_local(self._local, cost, priority, arrived)
             if grant is not None:
                 return grant
 
-    async def _acquire_shared(self, cost: Cost, priority: int, came: float) -> Grant | None:
-        waiter = _Waiter(self._new_id(), cost, priority, came, self._loop.create_future())
+    async def _acquire_shared(self, cost: Cost, priority: int, arrived: float) -> Grant | None:
+        waiter = _Waiter(self._new_id(), cost, priority, arrived, self._loop.create_future())
         self._waiters[waiter.id] = waiter
-        # Behind one of ours that waits there is no hurry.
+        # Not urgent behind another local waiter.
         urgent = not any(count and rank >= priority for rank, count in self._denied.items())
         self._send(Ask(waiter.id, list(cost), priority, False), self._answered(waiter), urgent=urgent)
         try:
@@ -164,7 +165,7 @@ class Member:
         except asyncio.CancelledError:
             turn = waiter.turn
             if not turn.cancelled() and turn.done() and turn.exception() is None:
-                if grant := turn.result():  # its turn came at the same moment
+                if grant := turn.result():  # granted at the same moment
                     self.give_back(grant, [-amount for amount in cost])
             elif self._remove(waiter):
                 self._send(Cancel(waiter.id))
@@ -173,13 +174,13 @@ class Member:
     def _answered(self, waiter: _Waiter) -> Callable[[float], None]:
         def answered(wait_s: float) -> None:
             answer = self._last
-            assert answer is not None  # it has just come
+            assert answer is not None  # granted meanwhile
             waiter.asked = False
             if wait_s < 0:
                 self._granted(waiter, answer)
             elif waiter.id not in self._waiters:  # cancelled
                 return
-            elif waiter.woken:  # by what happened after the store had looked
+            elif waiter.woken:  # by an event after the store had checked
                 self._is_due(waiter, self._loop.time())
             elif wait_s < 1e18:
                 self._is_due(waiter, self._loop.time() + wait_s)
@@ -190,12 +191,12 @@ class Member:
         return answered
 
     def _granted(self, waiter: _Waiter, answer: Answer) -> None:
-        # Cancelled while the answer came; its task may not have run since.
+        # Cancelled while the reply arrived; its task may not have run since.
         if not self._remove(waiter) or waiter.turn.cancelled():
             self._send(Release(waiter.id, [-amount for amount in waiter.cost]))
             return
         self._held.add(waiter.id)
-        waited_s = self._loop.time() - waiter.came
+        waited_s = self._loop.time() - waiter.arrived
         waiter.turn.set_result(Grant(self, waited_s, waiter.id, answer.spent, answer.now))
 
     def _remove(self, waiter: _Waiter) -> bool:
@@ -212,26 +213,26 @@ class Member:
         heapq.heappush(self._dues, (due, waiter.id))
         self._kick.set()
 
-    # What nobody waits for. Permits are released in any thread, also after the loop has ended.
+    # Operations without a waiter. Permits may be released in any thread, also after the loop has ended.
 
     def give_back(self, grant: Grant, extra: Sequence[float]) -> None:
-        """Ends an answer; `extra` is what it cost beyond its estimate."""
-        self._in_loop(self._give_back, grant.id, list(extra))
+        """Frees the permit of a response; `extra` is its cost beyond the estimate."""
+        self._in_loop(self._release_place, grant.id, list(extra))
 
     def learn(self, states: Mapping[str, RateState], grant: Grant | None) -> None:
-        """Lowers the buckets to what the vendor reports, less what was granted since the request went."""
+        """Lowers the buckets to what the vendor reports, less the grants since the request was sent."""
         self._in_loop(self._learn, dict(states), grant)
 
     def pause(self, seconds: float) -> None:
-        """Lets no request of any process go for this time, at most a minute."""
+        """Pauses the requests of all processes for this time, at most a minute."""
         self._in_loop(self._pause, seconds)
 
     def refused(self, grant: Grant | None, used_up: int) -> None:
-        """Cuts all sizes after a 429, unless an empty bucket explains it."""
+        """Reduces all bucket sizes after a 429, unless an empty bucket explains it."""
         self._in_loop(self._refused, grant, used_up)
 
     def close_soon(self) -> None:
-        """Takes leave, from any thread."""
+        """Disconnects from the store, from any thread."""
         self._in_loop(self._close)
 
     def _in_loop(self, work: Callable[..., None], *given: Any) -> None:
@@ -242,10 +243,10 @@ class Member:
         if here:
             work(*given)
         else:
-            with contextlib.suppress(RuntimeError):  # the loop is closed, and its leases end
+            with contextlib.suppress(RuntimeError):  # the loop is closed; the leases expire
                 self._loop.call_soon_threadsafe(work, *given)
 
-    def _give_back(self, id: str, extra: list[float]) -> None:
+    def _release_place(self, id: str, extra: list[float]) -> None:
         self._held.discard(id)
         inner = self._inner.pop(id, None)
         if self._local is not None and inner is not None:
@@ -287,69 +288,69 @@ class Member:
         self._urgent |= isinstance(op, Ask | Cancel) if urgent is None else urgent
         self._kick.set()
 
-    # The trips.
+    # Round trips to the store.
 
     def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._loop.create_task(work, name="llmstream-limits")
 
     async def _run(self) -> None:
-        """Makes trips while there is something to say; at the end of the loop, takes leave."""
+        """Sends batches while there are operations; disconnects at the end of the loop."""
         task = asyncio.current_task()
         assert task is not None
         try:
-            # redis-py swallows a cancellation while it connects, so it is looked for as well.
+            # redis-py swallows a cancellation while it connects, so check for one here too.
             while not (self._closing or task.cancelling()):
                 await self._sleep()
                 self._ask_again()
                 self._beat()
                 while self._ops and not (self._closing or task.cancelling()):
-                    await self._trip()
+                    await self._round_trip()
         finally:
             await self._leave()
 
     async def _sleep(self) -> None:
-        """Until there is something to do: an op, a turn that is due, or a sign of life."""
-        await asyncio.sleep(0)  # all tasks that run now may add theirs
+        """Waits for work: an operation, a request that is due, or a renewal."""
+        await asyncio.sleep(0)  # all ready tasks may add their operations
         while not self._closing:
             self._kick.clear()
-            sleep_s = self._next_trip() - self._loop.time()
+            sleep_s = self._next_round_trip() - self._loop.time()
             if sleep_s <= 0:
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(sleep_s):
                     await self._kick.wait()
 
-    def _next_trip(self) -> float:
+    def _next_round_trip(self) -> float:
         while self._dues and self._is_stale(*self._dues[0]):
             heapq.heappop(self._dues)
         due = self._dues[0][0] if self._dues else math.inf
-        if self._local is not None:  # the store is lost: one attempt in a while
-            return self._spoke + _RETRY_S
+        if self._local is not None:  # the store is unreachable: one attempt per interval
+            return self._contacted + _RETRY_S
         if self._ops:
             linger_s = _LINGER_BEHIND_S if self._denied.total() else _LINGER_S
             due = min(due, self._ops_since + (0.0 if self._urgent else linger_s))
-        return min(due, self._next_sign(), self._next_renewal())
+        return min(due, self._next_contact(), self._next_renewal())
 
     def _is_stale(self, due: float, id: str) -> bool:
         waiter = self._waiters.get(id)
         return waiter is None or waiter.due != due
 
-    def _next_sign(self) -> float:
-        """When the store should hear of this process again; sooner if it has waiters."""
+    def _next_contact(self) -> float:
+        """When this process must contact the store again; sooner if it has waiters."""
         if self._waiters:
-            return self._spoke + min(_SIGN_S, self._lease_s / 30)
-        return self._spoke + min(10 * _SIGN_S, self._lease_s / 3)
+            return self._contacted + min(_CONTACT_S, self._lease_s / 30)
+        return self._contacted + min(10 * _CONTACT_S, self._lease_s / 3)
 
     def _next_renewal(self) -> float:
         return self._renewed + self._lease_s / 3 if self._held and self._sizes.places else math.inf
 
     def _beat(self) -> None:
-        """Renews the places, or reports that this process is alive."""
+        """Renews the leases, or reports that this process is alive."""
         now = self._loop.time()
         if now >= self._next_renewal():
             self._ops.appendleft((Beat(sorted(self._held)), None))
             self._renewed = now
-        elif not self._ops and now >= min(self._next_sign(), self._next_trip()):
+        elif not self._ops and now >= min(self._next_contact(), self._next_round_trip()):
             self._ops.append((Beat([]), None))
 
     def _ask_again(self) -> None:
@@ -365,16 +366,16 @@ class Member:
             ask = Ask(waiter.id, list(waiter.cost), waiter.priority, True)
             self._ops.append((ask, self._answered(waiter)))
 
-    def _heard(self, woken: list[str]) -> None:
+    def _wake_waiters(self, woken: list[str]) -> None:
         for id in woken:
             if waiter := self._waiters.get(id):
                 waiter.woken = True
                 self._is_due(waiter, self._loop.time())
 
-    async def _trip(self) -> None:
-        sent = [self._ops.popleft() for _ in range(min(_MOST_OPS, len(self._ops)))]
+    async def _round_trip(self) -> None:
+        sent = [self._ops.popleft() for _ in range(min(_MAX_OPS, len(self._ops)))]
         self._urgent = self._urgent and bool(self._ops)
-        self._spoke = self._loop.time()
+        self._contacted = self._loop.time()
         self.trips += 1
         batch = Batch(
             self._name,
@@ -397,21 +398,21 @@ class Member:
         elif before is not None and before.created != answer.created:
             self._restore([_refilled(before, answer, self._sizes, kind) for kind in range(4)])
         elif was_in_line and not answer.in_line:
-            # A blocked loop, a suspended machine: the others took this process for dead, and its waiters out
-            # of the line. Nothing would wake them there.
+            # After a blocked loop or a suspended machine, the other processes considered this one dead and
+            # removed its waiters from the queue. No message would wake them.
             self._all_are_due()
         for (_, heard), result in zip(sent, answer.results, strict=True):
             if heard is not None:
                 heard(result)
-        self._heard(answer.woken)
+        self._wake_waiters(answer.woken)
 
     async def _leave(self) -> None:
-        """Gives places and turns back at once; a lease does it if the store does not answer."""
+        """Frees places and grants at once; if the store does not respond, their leases expire."""
         self._closing = True
         for waiter in self._waiters.values():
             if not waiter.turn.done():
                 waiter.turn.set_exception(_closed())
-                waiter.turn.exception()  # nobody may be left who reads it
+                waiter.turn.exception()  # there may be no reader left
         with contextlib.suppress(Exception, asyncio.CancelledError):
             if self._local is None and self._last is not None:
                 batch = Batch(
@@ -427,7 +428,7 @@ class Member:
         await self._store.aclose()
 
     async def aclose(self) -> None:
-        """Takes leave, and waits until the store is closed."""
+        """Disconnects, and waits until the store is closed."""
         self._close()
         await asyncio.wait(self._tasks)
 
@@ -436,24 +437,24 @@ class Member:
         self._kick.set()
         self._tasks[1].cancel()
 
-    # The store is lost, and found again.
+    # The store becomes unreachable, and reachable again.
 
     def _lose(
         self, error: LimitsUnavailable, sent: Sequence[tuple[Op, Callable[[float], None] | None]]
     ) -> None:
-        """Goes on alone with a share of the limits, or fails all that wait."""
+        """Continues locally with a share of the limits, or fails all waiting requests."""
         waiters, self._waiters = list(self._waiters.values()), {}
         self._in_line = False
         self._denied.clear()
         for waiter in waiters:
             waiter.denied = False
         self._dues.clear()
-        # What was not answered may or may not have been done. Corrections are made again only if they were
-        # not on the way; others count by what is left in their buckets.
+        # Unacknowledged operations may or may not have been applied. Corrections are repeated only if they
+        # were not yet sent; the effect of the others is in the bucket levels.
         self._ops = deque(item for item in self._ops if isinstance(item[0], Release))
         if self._local is not None:
             return
-        # What the lost trip asked for under the old name is dropped from the line after a silence.
+        # Requests sent under the old member id are dropped from the queue after a silence.
         self._lost_name, self._name = self._name, _new_name()
         if self._on_loss == "raise":
             for waiter in waiters:
@@ -465,7 +466,7 @@ class Member:
         self._local = self._make_local()
         for waiter in sorted(waiters, key=lambda waiter: -waiter.priority):
             if not waiter.turn.done():
-                # None is no grant: `acquire` goes on with the local limiter.
+                # None means no grant: `acquire` continues with the local limiter.
                 waiter.turn.set_result(None)
 
     def _make_local(self) -> Pacer:
@@ -475,9 +476,9 @@ class Member:
         self._inner = {id: local.take_place() for id in self._held}
         return local
 
-    async def _acquire_local(self, local: Pacer, cost: Cost, priority: int, came: float) -> Grant | None:
-        """A turn of the local limiter; None if the store is back before it comes."""
-        assert self._regained is not None  # as long as there is a local limiter
+    async def _acquire_local(self, local: Pacer, cost: Cost, priority: int, arrived: float) -> Grant | None:
+        """A permit of the local limiter; None if the store is reachable again before that."""
+        assert self._regained is not None  # while there is a local limiter
         own = self._loop.create_task(local.acquire(cost, priority))
         try:
             futures: set[asyncio.Future[Any]] = {own, self._regained}
@@ -490,7 +491,7 @@ class Member:
             own.cancel()
         if not own.done():
             return None
-        grant = Grant(self, self._loop.time() - came, self._new_id())
+        grant = Grant(self, self._loop.time() - arrived, self._new_id())
         self._held.add(grant.id)
         self._inner[grant.id] = own.result()
         return grant
@@ -503,7 +504,7 @@ class Member:
         self._restore([level * self._members for level in local.levels])
 
     def _restore(self, levels: Sequence[float]) -> None:
-        """Tells a store that was away what it missed: how full the buckets may be, and who holds places."""
+        """Updates a store that was unreachable: upper bounds of the bucket levels, and the places in use."""
         self._inner = {}
         caps = [level if size else -1e18 for level, size in zip(levels, self._sizes.amounts, strict=True)]
         self._ops.appendleft((Cap(caps), None))
@@ -520,7 +521,7 @@ class Member:
 
 
 def _refilled(before: Answer, after: Answer, sizes: Sizes, kind: int) -> float:
-    """A level now, as far as this process knows, by the time between two answers."""
+    """The current level as far as this process knows, from the time between two replies."""
     size = sizes.amounts[kind]
     return min(size, before.levels[kind] + max(0.0, after.now - before.now) * size / 60)
 

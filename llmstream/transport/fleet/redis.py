@@ -1,8 +1,8 @@
 """A shared limiter in Redis, for any number of machines (extra `redis`; Redis 5 or newer, or Valkey).
 
-One script makes the changes of a batch on the server, by the server's clock. It has the rules of `rules.py`,
-in the same order and under the same names. The line is a sorted set, so that a change costs the same
-however many wait. All keys of a name have one hash tag and a time to live.
+One script applies a batch on the server, by the server's clock. It implements the rules of `rules.py`, in the
+same order and with the same names. The queue is a sorted set, so that the cost of a change hardly depends on
+the number of waiters. All keys of a name have one hash tag and a time to live.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from llmstream.transport.fleet.rules import Answer, Batch
 
 __all__ = ["RedisLimits", "check_installed"]
 
-# How long one answer of the server is waited for: requests wait meanwhile.
+# Timeout of one reply of the server: requests wait meanwhile.
 _TIMEOUT_S: Final = 5.0
 
-# An unused state goes so long after its buckets are full and its pause is over.
-_KEPT_S: Final = 3600
+# An unused state expires this long after its buckets are full and its pause is over.
+_EXPIRY_S: Final = 3600
 
-# One changes, one listens.
+# Two connections: one for commands, one for the subscription.
 _CONNECTIONS: Final = 2
 
 # 2**40 numbers for each of the priorities, which a double holds exactly.
@@ -38,7 +38,7 @@ local NEAR, WOKEN, EXPECTED, SLACK = {rules.NEAR}, {rules.WOKEN}, {rules.EXPECTE
 local SILENT_PART, MEMBER_S, LONGEST_PAUSE = {rules.SILENT_PART}, {rules.MEMBER_S}, {rules.LONGEST_PAUSE_S}
 local CUT, GROWTH, LOWEST = {rules.CUT}, {rules.GROWTH_PER_S!r}, {rules.LOWEST_FACTOR}
 local USED_UP = {rules.USED_UP}
-local NEVER, RANKS, KEPT, MISSED = 1e18, 2 ^ 40, {_KEPT_S}, {rules.MISSED_S}
+local NEVER, RANKS, KEPT, MISSED = 1e18, 2 ^ 40, {_EXPIRY_S}, {rules.MISSED_S}
 """
     + """
 local STATE, LINE, WAITERS, PLACES, WAITING, MEMBERS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -312,7 +312,7 @@ class RedisLimits:
         self._url = url
         self._timeout_s = timeout_s
         self._clock = clock
-        # What is in braces chooses the slot of a cluster.
+        # The part in braces determines the cluster slot.
         self._keys = [f"llmstream:limits:{{{name}}}:{part}" for part in _PARTS]
         self._channel = f"llmstream:limits:{{{name}}}:woken"
         self._client: Any = Redis.from_pool(
@@ -322,7 +322,7 @@ class RedisLimits:
                 timeout=timeout_s,
                 socket_timeout=timeout_s,
                 socket_connect_timeout=timeout_s,
-                retry=Retry(NoBackoff(), 0),  # the member of the fleet tries again itself
+                retry=Retry(NoBackoff(), 0),  # the member retries instead
             )
         )
 
@@ -334,9 +334,9 @@ class RedisLimits:
         args = (len(self._keys), *self._keys, msgspec.msgpack.encode(batch), self._channel, now)
         try:
             try:
-                # The digest alone: the script has 8 kB, which would go with every batch.
+                # EVALSHA: the script's 8 kB would otherwise be sent with every batch.
                 found = await self._client.evalsha(_DIGEST, *args)
-            except NoScriptError:  # the first batch of a server's life
+            except NoScriptError:  # first batch since the server started
                 found = await self._client.eval(_SCRIPT, *args)
         except (RedisError, OSError, TimeoutError) as error:
             raise LimitsUnavailable(
@@ -358,10 +358,10 @@ class RedisLimits:
                     while not task.cancelling():
                         message = await channel.get_message(timeout=self._timeout_s)
                         if message is None:
-                            await channel.ping()  # fails if the connection is dead
+                            await channel.ping()  # fails if the connection is lost
                         elif message["type"] == "message":
                             woken(message["data"].decode().split())
-            await asyncio.sleep(0.5)  # waiters hear once a second what they may do
+            await asyncio.sleep(0.5)  # limits wake-up messages to one per second
 
     async def aclose(self) -> None:
         """As in `LimitStore`."""

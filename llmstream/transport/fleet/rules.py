@@ -1,8 +1,8 @@
-"""The rules of a shared limiter, as changes of one state: who goes, who waits and how long.
+"""The rules of a shared limiter, as changes of one state: which requests run, which wait and how long.
 
-SQLite runs them as they stand here, within a transaction; `redis.py` has the same rules in Lua, and a test
-compares the two. A store knows its own clock only. Nothing here is exact about order beyond what it costs:
-a waiter far back gets an estimate from averages, and a new one each time it asks.
+`sqlite.py` runs them here, within a transaction; `redis.py` has the same rules in Lua, and a test
+compares the two. A store uses only its own clock. The order is kept exact only as far as it is cheap: a
+waiter far back in the queue gets an estimate from averages, and a new one each time it asks.
 
 Costs, levels and sizes are lists of four: requests, tokens, input tokens, output tokens. A size of 0 is no
 limit. Times are seconds of the store's clock.
@@ -32,41 +32,41 @@ __all__ = [
 ]
 
 SILENT_PART: Final = 0.1
-"""The waiters of a process that is silent for this part of a lease lose their turn."""
+"""The waiters of a process without contact for this fraction of a lease lose their place in the queue."""
 
 MEMBER_S: Final = 30.0
-"""A process counts so long among those that share the limits."""
+"""How long after its last contact a process counts as sharing the limits."""
 
 SLACK_S: Final = 0.1
-"""Who comes for its turn may overtake those whose turn was at most so long before, and who are late."""
+"""A waiter on time may overtake late ones whose turn was at most this much earlier."""
 
 NEAR: Final = 32
-"""So many in front are added up one by one; those beyond count as the average."""
+"""This many waiters in front are added up exactly; the others count as the average."""
 
 EXPECTED_S: Final = 0.05
-"""A waiter that will ask by itself within this time is not woken."""
+"""A waiter that will ask again within this time is not woken."""
 
 MISSED_S: Final = 1.0
-"""A waiter that has not asked so long after its turn is woken again: the message may be lost."""
+"""A waiter that has not asked this long after its turn is woken again: the message may be lost."""
 
 WOKEN: Final = 8
-"""At most so many are woken by one batch; each of them causes the next one."""
+"""The most waiters that one batch wakes; each of them sends a batch in turn."""
 
-# The window of the buckets: after a minute they are as full as they get.
+# The window of the buckets: after a minute they are full.
 LONGEST_PAUSE_S: Final = 60.0
 
-# As of the limiter of one process: see `transport/pacing.py`.
+# As for the limiter of one process: see `transport/pacing.py`.
 CUT: Final = 0.7
 GROWTH_PER_S: Final = 0.05 / 60
 LOWEST_FACTOR: Final = 0.1
 USED_UP: Final = 0.1
-"""A bucket below this part of its size explains a refusal: that does not justify cutting its size."""
+"""A bucket below this fraction of its size explains a refusal; its size need not be reduced."""
 
 _NEVER: Final = 1e18
 
 
 class Ask(msgspec.Struct, array_like=True, tag="ask"):
-    """Asks for a turn; takes a place in the line if it has none. `again`: its turn has come, by our word."""
+    """Requests a permit, and joins the queue if it must wait. `again`: its estimated time has come."""
 
     id: str
     cost: list[float]
@@ -75,22 +75,22 @@ class Ask(msgspec.Struct, array_like=True, tag="ask"):
 
 
 class Cancel(msgspec.Struct, array_like=True, tag="cancel"):
-    """Leaves the line."""
+    """Leaves the queue."""
 
     id: str
 
 
 class Release(msgspec.Struct, array_like=True, tag="release"):
-    """Frees a place; `extra` is what the answer cost beyond its estimate, negative for a refund."""
+    """Frees a place; `extra` is the response's cost beyond its estimate, negative for a refund."""
 
     id: str
     extra: list[float]
 
 
 class Learn(msgspec.Struct, array_like=True, tag="learn"):
-    """What a vendor reports: limits and remaining allowances; -1 where it reports nothing.
+    """The vendor's reported limits and remaining allowances; -1 for those not reported.
 
-    spent, at: of the grant of the request that was answered; [] and 0 if it is not known
+    spent, at: of the grant of the answered request; [] and 0 if it is not known
     """
 
     limits: list[float]
@@ -100,7 +100,7 @@ class Learn(msgspec.Struct, array_like=True, tag="learn"):
 
 
 class Pause(msgspec.Struct, array_like=True, tag="pause"):
-    """Nobody goes for so long."""
+    """Pauses all requests for this time."""
 
     seconds: float
 
@@ -123,13 +123,13 @@ class Beat(msgspec.Struct, array_like=True, tag="beat"):
 
 
 class Cap(msgspec.Struct, array_like=True, tag="cap"):
-    """Levels that a process knows better than a store that was away; -1 for none."""
+    """Levels known to a process while the store was unreachable; -1 for none."""
 
     levels: list[float]
 
 
 class Bye(msgspec.Struct, array_like=True, tag="bye"):
-    """A process ends: its waiters leave, its places are free."""
+    """A process disconnects: its waiters leave the queue, its places are freed."""
 
     member: str
 
@@ -138,13 +138,13 @@ Op = Ask | Cancel | Release | Learn | Pause | Refused | Beat | Cap | Bye
 
 
 class Batch(msgspec.Struct, array_like=True):
-    """Changes of one process, made together and in order.
+    """Operations of one process, applied together and in order.
 
     member:  the process
-    waiting: whether it has waiters that may be in the line
-    sizes:   the limits it was given, a minute
-    places:  most answers at once; 0 for no limit
-    lease_s: a place is free this long after its holder was last heard of
+    waiting: whether it has waiters that may be in the queue
+    sizes:   its configured limits per minute
+    places:  maximum number of concurrent responses; 0 for no limit
+    lease_s: a place is freed this long after the last contact of its process
     """
 
     member: str
@@ -156,15 +156,15 @@ class Batch(msgspec.Struct, array_like=True):
 
 
 class Answer(msgspec.Struct, array_like=True):
-    """What a batch has led to.
+    """The result of a batch.
 
     now:     the store's time
-    created: when the state was made; another value than before means that the store has lost it
+    created: when the state was created; a changed value means that the store has lost the old state
     members: how many processes share the limits
     levels:  of the buckets
-    spent:   what all processes were granted, for `Learn`
+    spent:   the grants of all processes, for `Learn`
     woken:   waiters that should ask again now, of any process
-    results: for each op: of Ask, -1 if granted, else seconds until its turn, 1e18 where no time is known; of
+    results: for each op: of Ask, -1 if granted, else seconds until its turn, 1e18 if no time is known; of
              Refused, the new factor of all sizes or 0; of others 0
     in_line: whether this process was among those with waiters; if it should have been, it was silent for so
              long that its waiters were taken out of the line
@@ -181,7 +181,7 @@ class Answer(msgspec.Struct, array_like=True):
 
 
 class Waiting(msgspec.Struct, array_like=True):
-    """One in the line, which is sorted by (-priority, number)."""
+    """A waiter in the queue, which is sorted by (-priority, number)."""
 
     id: str
     rank: list[int]
@@ -190,14 +190,14 @@ class Waiting(msgspec.Struct, array_like=True):
 
 
 class State(msgspec.Struct):
-    """Everything that is known under one name.
+    """The state of one name.
 
     given, limits: sizes from the callers and from the vendor; 0 for none
     spent:   sum of all grants and corrections
-    queued:  sum of the costs in the line
-    factor:  of all sizes, after refusals; it grows back from `cut_at` on
+    queued:  sum of the costs in the queue
+    factor:  of all sizes, reduced by refusals; recovers from `cut_at` on
     places:  leases, by id of the grant
-    waiting, members: when processes were last heard of
+    waiting, members: time of the last contact of processes
     """
 
     created: float
@@ -218,7 +218,7 @@ class State(msgspec.Struct):
 
 
 def apply(state: State, batch: Batch, now: float) -> Answer:
-    """Makes the changes of a batch in the state, at this time; a clock that went back stands still."""
+    """Applies a batch to the state at this time; a clock that went backwards counts as stopped."""
     return _Change(state, batch, max(now, state.at)).run()
 
 
@@ -243,7 +243,7 @@ class _Change:
         )
 
     def _begin(self) -> None:
-        """Brings the state to this time."""
+        """Updates the state to this time."""
         state, batch, now = self.state, self.batch, self.now
         for kind, size in enumerate(batch.sizes):
             if size > 0:
@@ -269,7 +269,7 @@ class _Change:
             self._drop_member(member)
 
     def _resize(self) -> None:
-        """The sizes now: given by callers, lowered by the vendor and after refusals."""
+        """The current sizes: configured by callers, lowered by the vendor's reports and by refusals."""
         state = self.state
         self.factor = min(1.0, state.factor + max(0.0, self.now - state.cut_at) * GROWTH_PER_S)
         self.sizes = [
@@ -303,12 +303,12 @@ class _Change:
                 self._bye(member)
         return 0.0
 
-    # The line.
+    # The queue.
 
     def _ask(self, op: Ask) -> float:
         line = self.state.line
         place = next((place for place, waiting in enumerate(line) if waiting.id == op.id), -1)
-        again = op.again and place >= 0  # who was dropped from the line starts again
+        again = op.again and place >= 0  # a waiter dropped from the queue starts again
         if place < 0:
             self.state.number += 1
             waiting = Waiting(op.id, [-op.priority, self.state.number], op.cost, 0.0)
@@ -329,7 +329,7 @@ class _Change:
         return -1.0
 
     def _ahead(self, place: int) -> list[float]:
-        """What those in front cost, by average beyond the first ones."""
+        """The cost of the waiters in front; beyond the first ones, from the average."""
         line, ahead = self.state.line, [0.0] * 4
         for waiting in line[: min(place, NEAR)]:
             _add(ahead, waiting.cost)
@@ -344,7 +344,7 @@ class _Change:
         return ahead
 
     def _wait_s(self, waiting: Waiting, place: int, ahead: list[float], slack_s: float) -> float:
-        """Seconds until its turn; 0 for now, 1e18 if a place has to come free first."""
+        """Seconds until its turn; 0 for now, 1e18 if a place has to be freed first."""
         state = self.state
         if self.batch.places and place >= self.batch.places - len(state.places):
             return _NEVER
@@ -354,7 +354,7 @@ class _Change:
                 own = min(waiting.cost[kind], size)
                 need, level = ahead[kind] + own, state.levels[kind]
                 missing = max(own, need - slack_s * size / 60) - level
-                if missing > 1e-9 * size:  # rounding
+                if missing > 1e-9 * size:  # rounding errors
                     wait_s = max(wait_s, (need - level) * 60 / size)
         return wait_s
 
@@ -367,7 +367,7 @@ class _Change:
                     self.state.queued[kind] -= waiting.cost[kind]
                 break
         if not line:
-            self.state.queued = [0.0] * 4  # what rounding has left
+            self.state.queued = [0.0] * 4  # rounding errors
 
     def _drop_member(self, member: str) -> None:
         for id in [waiting.id for waiting in self.state.line if waiting.id.startswith(f"{member}.")]:
@@ -381,7 +381,7 @@ class _Change:
             del self.state.places[id]
 
     def _woken(self) -> list[str]:
-        """Those in front that may go, and do not know it: something was given back."""
+        """Waiters at the front that may now run because capacity was freed, and must be woken."""
         woken, ahead = [], [0.0] * 4
         for place, waiting in enumerate(self.state.line[:WOKEN]):
             wait_s = self._wait_s(waiting, place, ahead, 0.0)
@@ -397,7 +397,7 @@ class _Change:
     # The buckets.
 
     def _correct(self, extra: list[float]) -> None:
-        """Takes what an answer cost beyond its estimate, at most into a debt that a minute pays."""
+        """Deducts a response's cost beyond its estimate, at most into a debt repaid within a minute."""
         state = self.state
         _add(state.spent, extra)
         for kind, size in enumerate(self.sizes):
@@ -406,7 +406,7 @@ class _Change:
                 state.levels[kind] = max(min(size, before - extra[kind]), min(before, -size))
 
     def _learn(self, op: Learn) -> None:
-        """Lowers the buckets to what the vendor reports, less what was granted since the request went."""
+        """Lowers the buckets to what the vendor reports, less the grants since the request was sent."""
         state = self.state
         for kind, limit in enumerate(op.limits):
             if limit >= 1:
@@ -420,14 +420,14 @@ class _Change:
                 state.levels[kind] = level
 
     def _since(self, op: Learn, kind: int, size: float) -> float:
-        """What was granted since a request went, beyond what has refilled: its answer may not count that."""
+        """The grants since a request was sent, less refills: its response may not include them."""
         if not op.spent:
             return 0.0
         refilled = max(0.0, self.now - op.at) * size / 60
         return max(0.0, self.state.spent[kind] - op.spent[kind] - refilled)
 
     def _refused(self, op: Refused) -> float:
-        """Cuts all sizes after a refusal that no empty bucket explains, once for all who went before."""
+        """Reduces all sizes after a refusal that no empty bucket explains, once for all earlier grants."""
         state = self.state
         if op.used_up == 1 or op.at < state.cut_at or not any(self.sizes):
             return 0.0

@@ -1,8 +1,8 @@
 """A shared limiter in an SQLite file, for the processes of one machine, with nothing to install.
 
 One table has a row of state for each name, and a row for each process with the waiters it should wake. A
-batch is one transaction that begins with the lock of the writer. The clock counts from the start of the
-machine and never goes back; nothing that the file remembers of processes is true after a restart.
+batch is one transaction that begins by taking the write lock. The clock counts from the start of the machine
+and never goes backwards; stored process data is void after a reboot.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _PUT: Final = "insert or replace into llmstream_limits (name, part, value) value
 _DELETE: Final = "delete from llmstream_limits where name = ? and part = ?"
 _STATE: Final = "state"
 
-# How long a batch waits for those of other processes.
+# How long a batch waits for the write lock.
 _BUSY_S: Final = 5.0
 
-# How often the file's version is looked at while somebody waits, without a lock.
+# Polling interval of the file's version while requests wait; takes no lock.
 _POLL_S: Final = 0.02
 
-# A clock this far behind the file's has started again.
+# A clock this far behind the file's time means that the machine was rebooted.
 _REBOOTED_S: Final = 1.0
 
 
 class SQLiteLimits:
-    """The limits of one name in an SQLite file, which is made if it is missing, for its owner only.
+    """The limits of one name in an SQLite file, created if missing, readable by its owner only.
 
     clock: the machine's time, for tests
     """
@@ -76,8 +76,7 @@ class SQLiteLimits:
 
     def _apply(self, connection: sqlite3.Connection, batch: Batch) -> Answer:
         with private_sqlite.transaction(connection):
-            # Inside the lock: a process that waited for it must not come with an older time than the file
-            # has.
+            # Read inside the lock: after waiting for it, the time must not be older than the file's.
             now = self._clock()
             row = connection.execute(_GET, (self._name, _STATE)).fetchone()
             state = _states.decode(row[0]) if row else State(created=time.time(), at=now)
@@ -95,7 +94,7 @@ class SQLiteLimits:
         return answer
 
     async def listen(self, woken: Callable[[list[str]], None]) -> None:
-        """As in `LimitStore`. Looks at the file's version, and at the row of this process if it changed."""
+        """As in `LimitStore`. Polls the file's version, and reads the row of this process if it changed."""
         version, seen = None, None
         while True:
             await self._waiting.wait()
@@ -145,7 +144,7 @@ def _member_of(id: str) -> str:
 
 
 def _after_restart(state: State, now: float) -> State:
-    """What is true after a restart of the machine: the levels, since the time it was off is unknown."""
+    """The state after a reboot: only the levels, because the downtime is unknown."""
     state.at, state.created = now, time.time()
     state.cut_at = state.pause_until = 0.0
     state.line, state.queued = [], [0.0] * 4
@@ -156,7 +155,7 @@ def _after_restart(state: State, now: float) -> State:
 def _connect(path: Path) -> sqlite3.Connection:
     connection = private_sqlite.connect(path, busy_s=_BUSY_S)
     try:
-        # What a power failure takes is of no use after it.
+        # Data lost in a power failure would be void after it anyway.
         connection.execute("pragma synchronous = off")
         connection.execute(_TABLE)
     except BaseException:

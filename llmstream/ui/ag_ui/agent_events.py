@@ -1,13 +1,12 @@
 """The events of one agent of a run as AG-UI: of the run's own agent, or of a sub-agent.
 
-What the client makes it do:
+Requirements of the client:
 
-- A call belongs to a message of the assistant. Calls that follow each other share one, and the text before
-  them; text behind them is a new message. Texts that touch are one message: vendors begin a block for each
-  citation.
-- Ids of messages name run, step and place, `RUN-STEP-PLACE`. By these `read` finds the messages that were one
-  response of the model, which the client stores with results between them.
-- What a vendor wants back verbatim rides in `encryptedValue`, marks of ours in `metadata`.
+- A call belongs to a message of the assistant. Consecutive calls share one, and the text before them; text
+after them is a new message. Adjacent texts are one message: vendors begin a block for each citation.
+- Ids of messages contain run, step and position, `RUN-STEP-PLACE`. From these `read` finds the messages of
+one response of the model, which the client stores with results between them.
+- Data that a vendor wants back verbatim is in `encryptedValue`, our own marks in `metadata`.
 - A call that was cut off stays open if the run fails. If it does not, the client needs its end, and gets a
   result that reports it: a call without one is a call that the page should run.
 """
@@ -62,6 +61,7 @@ class AgentEvents:
     """Writes the events of one agent.
 
     prefix:      what the ids of its messages begin with
+
     call_prefix: what the ids of its calls begin with, which are unique within one agent alone
     owner:       its `subagentRunId`; None for the run's own agent
 
@@ -86,13 +86,13 @@ class AgentEvents:
         self._warned: set[bytes] = set()
         self._failure: str | None = None
         self._messages = Messages(output, prefix, owner)
-        self._calls: dict[str, _Call] = {}  # those without a result
+        self._calls: dict[str, _Call] = {}  # calls without a result
         self._discarded: set[str] = set()
         self._progress: dict[str, dict[str, Any]] = {}
         self._approvals: dict[str, ToolApprovalRequest] = {}  # by the id of the call
         self._children: dict[str, AgentEvents] = {}  # running sub-agents, by the id of their call
-        self._all_below: set[str] = set()  # the sub-agents that it has started, and theirs
-        self._below: set[str] = set()  # those of the response under way
+        self._all_below: set[str] = set()  # the sub-agents that it has started, recursively
+        self._below: set[str] = set()  # those of the response in progress
 
     def feed(self, event: Event) -> None:
         """Writes one event; start and finish are the run's."""
@@ -109,7 +109,7 @@ class AgentEvents:
         """Returns the id of the message with the result of a call."""
         return f"{self._prefix}{call_id}-result"
 
-    # What waits at the end of a run.
+    # Calls that wait at the end of a run.
 
     def waiting(self) -> list[Waiting]:
         """Returns the calls that wait for a decision, those of sub-agents too."""
@@ -123,17 +123,17 @@ class AgentEvents:
         return found + [waiting for child in self._children.values() for waiting in child.waiting()]
 
     def unanswered(self) -> list[str]:
-        """Returns the ids of the calls that the application or the page has to run."""
+        """Returns the ids of the calls that the application or the page must run."""
         own = [
             call.shown
             for call_id, call in self._calls.items()
-            # Not the page's to run: never made, the vendor's own, waiting for a person, or a sub-agent's.
+            # Excluded: calls never made, the vendor's own, those waiting for a person, and sub-agents'.
             if not (call.cut or call.by_provider or call_id in self._approvals or call_id in self._children)
         ]
         return own + [call for child in self._children.values() for call in child.unanswered()]
 
     def close(self, *, failed: bool) -> None:
-        """Ends everything that is open; a run that failed leaves the calls open that were cut off."""
+        """Ends everything that is open; a failed run leaves incomplete calls open."""
         for call_id, child in list(self._children.items()):
             waiting = [one.approval_id for one in child.waiting()]
             child.close(failed=failed)
@@ -144,7 +144,7 @@ class AgentEvents:
                 self._end_child(call_id, outcome=suspended)
         self._messages.end_text()
         for call_id, call in list(self._calls.items()):
-            # The end of a call that was cut off would pass it off as complete; a failed run does not need it.
+            # The end of an incomplete call would make it look complete; a failed run does not need it.
             if call.ended or (failed and call.cut):
                 continue
             self._end_call(call)
@@ -157,7 +157,7 @@ class AgentEvents:
     # Steps.
 
     def _start_step(self, event: StepStart) -> None:
-        # A run that begins with a later step goes on with one that was suspended.
+        # A run that begins with a later step continues a suspended one.
         self.is_resumed = self.is_resumed or (event.step > 0 and not self._has_steps)
         self._has_steps = True
         self._messages.start_step(event.step)
@@ -168,7 +168,7 @@ class AgentEvents:
         self.warn(event.warnings)
 
     def _finish_step(self, event: StepFinish) -> None:
-        """Holds the facts: the results of its calls belong to the step, and ours follow it."""
+        """Holds the step's data back: results of calls belong to the step, but follow it in our stream."""
         self._messages.end_text()
         usage = self._out.usage
         usage[self.model] = usage.get(self.model, Usage()) + event.usage
@@ -185,7 +185,7 @@ class AgentEvents:
         self._step_name, self._step_facts = None, {}
 
     def warn(self, warnings: list[Any]) -> None:
-        """Writes what a request leaves out or changes, each once."""
+        """Writes the warnings of a request, each once."""
         for warning in warnings:
             value = builtins(warning)
             # A dict cannot be in a set; its JSON can.
@@ -199,7 +199,7 @@ class AgentEvents:
         self.response_id = event.id or self.response_id
 
     def _retry(self, event: RetryNotice) -> None:
-        """Takes back what the response has written: what it began ends first, which the client checks."""
+        """Retracts the output of the response; its open events are ended first, which the client checks."""
         self.custom("retry", {"attempt": event.attempt, "waitS": event.wait_s})
         self._messages.end_text()
         self._abandon_children()
@@ -229,7 +229,7 @@ class AgentEvents:
 
     def _begin_call(self, call_id: str, name: str, marks: dict[str, Any], metadata: Metadata | None) -> _Call:
         parent = self._messages.for_call()
-        # The client has one list of calls for a thread, ours are unique within a run.
+        # The client has one list of calls per thread, while our ids are unique within a run.
         shown = self._out.free_call_id(self._call_prefix + call_id)
         call = self._calls[call_id] = _Call(shown, name, marks, metadata)
         # A server that counts calls gives the next response the same ids.
@@ -252,14 +252,14 @@ class AgentEvents:
         if event.incomplete:
             call.cut = True
             call.marks["incomplete"] = True
-            # An empty fragment that brings the mark: an end would pass the call off as complete.
+            # An empty fragment with the mark: an end event would make the call look complete.
             self._out.write("TOOL_CALL_ARGS", toolCallId=call.shown, delta="", **call.marked, **self._tag)
 
     def _call(self, event: ToolCall) -> None:
         call = self._calls.get(event.tool_call_id)
         if call is None:
             call = self._begin_call(event.tool_call_id, event.tool_name, _flags(event), None)
-        # Fragments have brought them already; the client would append them again.
+        # Fragments have already sent them; the client would append them again.
         if not call.has_arguments:
             call.write(event.input or "{}")
         call.metadata = merge_metadata(call.metadata, event.provider_metadata)
@@ -284,7 +284,7 @@ class AgentEvents:
         call_id = event.tool_call_id
         if call_id in self._discarded:
             return
-        # Text behind a result is a message of its own.
+        # Text after a result is a separate message.
         self._messages.part()
         child = self._children.get(call_id)
         if child is not None:
@@ -296,7 +296,7 @@ class AgentEvents:
         self._approvals.pop(call_id, None)
         is_text = isinstance(event.result, str)
         own = (event.provider_metadata or {}).get(OWN, {})
-        # Marks of ours in the event, such as that of a denied call, travel on.
+        # Our marks in the event, such as that of a denied call, are passed on.
         marks = {**own, **_true(isError=event.is_error, json=not is_text), **_flags(event)}
         content = event.result if is_text else _encode(event.result).decode()
         metadata = {OWN: marks} if marks else {}
@@ -309,7 +309,7 @@ class AgentEvents:
 
     def _write_result(self, call_id: str, shown: str, content: str, metadata: dict[str, Any]) -> str:
         message_id = self.result_id(call_id)
-        # A retry takes results back too.
+        # A retry also retracts results.
         self._messages.minted.add(message_id)
         fields: dict[str, Any] = {"messageId": message_id, "toolCallId": shown, "content": content}
         fields |= {"role": "tool"} | ({"metadata": metadata} if metadata else {})
@@ -321,7 +321,7 @@ class AgentEvents:
         return self._out.earlier_call_id(self._call_prefix + call_id)
 
     def _show_progress(self, event: ToolResult) -> None:
-        # Its response was taken back.
+        # Its response was retracted.
         if event.tool_call_id in self._discarded:
             return
         call = self._calls.get(event.tool_call_id)
@@ -368,7 +368,7 @@ class AgentEvents:
     ) -> None:
         child = self._children.pop(call_id)
         self._below |= child._all_below
-        # Kept here too: a retry of this agent takes back what its sub-agents' sub-agents have written.
+        # Stored here too: a retry of this agent retracts the output of nested sub-agents.
         self._all_below |= child._all_below
         if failure is not None:
             self._out.write("SUBAGENT_ERROR", subagentRunId=child.owner, message=failure)
@@ -376,7 +376,7 @@ class AgentEvents:
         ended = {"type": "success"} if outcome is None else outcome
         self._out.write("SUBAGENT_FINISHED", subagentRunId=child.owner, outcome=ended)
 
-    # What AG-UI has no event for, and what the application adds.
+    # Events without an AG-UI equivalent, and events of the application.
 
     def _source(self, event: Source) -> None:
         self.custom("source", _fields(event))
@@ -390,7 +390,7 @@ class AgentEvents:
         else:
             url = event.data if isinstance(event.data, str) else data_url(event.data, event.media_type)
         shown: dict[str, Any] = {"mediaType": event.media_type, "url": url}
-        # Room for the other fields: the client would fail at the frame, and lose the run with it.
+        # Leaves space for the other fields: a frame beyond the limit fails the client's run.
         if len(url) > WIDEST_FRAME - 64 * 1024:
             shown = {"mediaType": event.media_type, "omitted": "too large; pass ag_ui.Writer(file_url=...)"}
         metadata = present(providerMetadata=event.provider_metadata)
@@ -420,8 +420,8 @@ class _Call:
     """A call without a result.
 
     shown: its id at the client
-    marks: what is ours in its metadata; each event that has any repeats them, since the last one wins
-    cut:   whether the response broke off inside it
+    marks: our entries in its metadata; each event with metadata repeats them, since the last one applies
+    cut:   whether the response was interrupted inside it
     write: writes a fragment of its arguments
     """
 

@@ -1,7 +1,7 @@
 """Events of the application for a page that speaks AG-UI: its state, activities, and events of its own.
 
-They are `Custom` events, so they travel through everything that events travel through: a generator, an event
-log, a middleware. `Writer` writes them as the events they name; other writers pass them by.
+They are `Custom` events, so they pass through generators, event logs and middleware. `Writer` writes them as
+the corresponding events; other writers ignore them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The messages of an AG-UI client as a conversation.
 
-The client has reasoning, text with calls, and each result as messages of their own, with results directly
-behind their calls. Ours are one message for each response of the model and one for each set of results: the
-ids of the writer's messages, `RUN-STEP-PLACE`, say what was one response. Of messages that others wrote,
-neighbours are one.
+The client has separate messages for reasoning, for text with calls, and for each result, with results
+directly after their calls. Ours are one message for each response of the model and one for each set of
+results: the ids of the writer's messages, `RUN-STEP-PLACE`, identify the response. Adjacent messages of other
+writers are merged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from llmstream.ui.ag_ui.output import OWN, unpacked
 
 __all__ = ["ContentReader", "History"]
 
-# Key of what other servers put into `encryptedValue`, in the metadata of a part.
+# Metadata key for the `encryptedValue` of other servers.
 _FOREIGN: Final = "ag-ui"
 
 
@@ -46,7 +46,7 @@ class History:
 
     messages: the conversation; the id of the first message of each is in its metadata, as "id"
     system:   the texts of system and developer messages, which are not in `messages`
-    ignored:  what was left out, as places in the request
+    ignored:  omitted items, as places in the request
     """
 
     def __init__(self, given: list[wire.Message], allow_url: Callable[[str], bool]) -> None:
@@ -55,9 +55,9 @@ class History:
         self.system: list[str] = []
         self.ignored: list[str] = []
         self._names: dict[str, str] = {}  # of tools, by the id of the call
-        self._cut: set[str] = set()  # calls that were cut off: they were never made
+        self._cut: set[str] = set()  # incomplete calls, which are dropped
         self._by_provider: set[str] = set()
-        self._response: tuple[Any, ...] | None = None  # the one under way
+        self._response: tuple[Any, ...] | None = None  # the turn in progress
         self._parts: list[Part] = []
         self._results: list[ToolResult] = []
         self._id = ""
@@ -66,7 +66,7 @@ class History:
         self._end_response()
 
     def _read(self, message: wire.Message, where: str) -> None:
-        # They are of the sub-agent's conversation; this agent's model has its answer as a result.
+        # They belong to the sub-agent's conversation; this agent's model has its answer as a result.
         if message.subagent_run_id is not None:
             self._ignore(where, "of a sub-agent")
             return
@@ -81,7 +81,7 @@ class History:
                 metadata = {"id": message.id} if message.id else None
                 self.messages.append(Message(message.name or "", Role.USER, parts, metadata))
             case "system" | "developer":
-                # Apart from the conversation: whether a page may instruct the model is the server's decision.
+                # Separate from the conversation: the server decides whether a page may instruct the model.
                 self.system.append(self._content.text(message.content, where))
             case role:
                 self._ignore(where, f"of role {role!r}")
@@ -94,7 +94,7 @@ class History:
     def _of_model(self, message: wire.Message, where: str) -> None:
         response = response_of(message.id or "")
         continues = response is not None and response == self._response
-        # Messages of others have no response to name: neighbours are one, up to a result.
+        # Other writers' messages do not identify a response: adjacent ones are merged, up to a result.
         if not continues and (self._results or response or self._response):
             self._end_response()
         self._response = response
@@ -128,7 +128,8 @@ class History:
         call_id = message.tool_call_id
         if not call_id:
             raise InvalidRequest(f"{where}: a tool message needs the toolCallId that it answers")
-        # The writer made this result, so that the client does not run the call; no model has made the call.
+        # The writer made this result so that the client does not run the call; the model has not made the
+        # call.
         if call_id in self._cut:
             return
         own = _own(message.metadata)
@@ -165,7 +166,7 @@ class History:
 
 
 def _texts(text: str, encrypted: object) -> Iterator[Part]:
-    """The blocks of a text, by what the writer noted; one block if the text has another length by now."""
+    """The blocks of a text, by the writer's metadata; one block if the length of the text has changed."""
     blocks = unpacked(encrypted)
     if isinstance(blocks, list) and _fit(blocks, text):
         start = 0
@@ -184,7 +185,7 @@ def _fit(blocks: list[Any], text: str) -> bool:
     return len(sizes) == len(blocks) and sum(sizes) == len(text)
 
 
-# Metadata: what comes back from the client may be anything.
+# Metadata: the client may send anything.
 
 
 def _own(metadata: object) -> dict[str, Any]:
@@ -240,7 +241,7 @@ class ContentReader:
         """
         if content is None:
             return ""
-        # Such as an image in a system message: no vendor takes one there.
+        # Such as an image in a system message, which no vendor accepts.
         return "".join(part.text for part in self.parts(content, where) if isinstance(part, Text))
 
     def parts(self, content: object, where: str) -> Iterator[Part]:
@@ -286,7 +287,8 @@ class ContentReader:
                     found, decoded = read_data_url(url, where)
                     return media_type or found, "", decoded
                 if not self._allow_url(url):
-                    # By default such as gs: the server's own key would read it for whoever knows its name.
+                    # Such as gs: by default; the server's own key would read it for any client that knows the
+                    # name.
                     raise InvalidRequest(
                         f"{where}: files may not be read from this address. Send the file itself, or pass "
                         "ag_ui.read(allow_url=...)."

@@ -1,6 +1,6 @@
 """Conversations as the messages of a page that loads.
 
-Each response of the model is played through the writer, so that a page has the same messages after it was
+Each response of the model is replayed through the writer, so that a page has the same messages after it was
 reloaded, and `read` finds the same conversation in them.
 """
 
@@ -49,8 +49,8 @@ _KINDS: Final = {Image: "image", Audio: "audio", Document: "document"}
 def dump(messages: Iterable[Message], suspension: Suspension | None = None) -> list[dict[str, Any]]:
     """Returns messages of AG-UI: what `new HttpAgent({initialMessages})` starts with.
 
-    The id of a message is "id" in its metadata, which `read` sets, or else counted. Left out are system
-    messages, which are the server's, and sources and files of the model, which are no messages of AG-UI.
+    The id of a message is "id" in its metadata, which `read` sets, or else counted. Omits system messages,
+    which belong to the server, and sources and files of the model, which are not messages in AG-UI.
 
     messages:   as `run.messages()` returns them
     suspension: of the last run, if it waits; its calls have no results yet. See `interrupts`
@@ -98,7 +98,8 @@ def interrupts(suspension: Suspension) -> list[dict[str, Any]]:
 
 
 class _CallIds:
-    """The ids that a page has of calls. Some servers repeat them, and a client takes equal ones for one call.
+    """The ids that a page has of calls. Some servers repeat them, and a client treats calls with equal ids as
+    one.
 
     They are those of the writer, which a resumed run looks for: "1/call_0" for a further step of a turn that
     repeats an id, and "call_0@RUN" for a further run.
@@ -135,7 +136,7 @@ class _CallIds:
 
 
 class _Page:
-    """The messages that a page has, folded from those of a conversation."""
+    """The messages of a page, built from those of a conversation."""
 
     def __init__(self, history: list[Message], suspension: Suspension | None) -> None:
         self._waiting: set[str] = set()
@@ -188,7 +189,7 @@ class _Page:
     def settled(self, number: int, message: Message) -> None:
         """Results of the calls of the last response."""
         for result in message.tool_results:
-            # What stands in for the result of a call that waits.
+            # A placeholder for the result of a waiting call.
             if number < self._last or result.tool_call_id not in self._waiting:
                 self._settle(result)
 

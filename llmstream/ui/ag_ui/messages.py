@@ -41,7 +41,7 @@ class Messages:
     prefix: what the ids of its messages begin with
     owner:  its `subagentRunId`; None for the run's own agent
 
-    minted: the ids of messages that the response under way has made, for a retry to take back
+    minted: the ids of messages of the response in progress, for a retry to retract
     """
 
     def __init__(self, output: Output, prefix: str, owner: str | None) -> None:
@@ -63,7 +63,7 @@ class Messages:
         return write is not None
 
     def start_step(self, number: int) -> None:
-        """Begins another response."""
+        """Starts another response."""
         self._step, self._count = number, 0
         self.minted.clear()
         self.part()
@@ -74,25 +74,25 @@ class Messages:
         self._current = None
 
     def take(self) -> set[str]:
-        """Returns the ids of what the response has made, and forgets them."""
+        """Returns and clears the ids of the response's messages."""
         minted, self.minted = self.minted, set()
         self.part()
         return minted
 
     def for_call(self) -> str:
-        """Returns the id of the message to which a call belongs that begins now."""
+        """Returns the id of the message for a new call."""
         self.end_text()
         if self._current is None:
             self._current = self._mint()
         return self._current
 
     def encrypted(self, subtype: str, entity: str, value: str) -> None:
-        """Writes what a vendor wants back with a message or a call."""
+        """Writes the data that a vendor wants back with a message or a call."""
         fields = {"subtype": subtype, "entityId": entity, "encryptedValue": value}
         self._out.write("REASONING_ENCRYPTED_VALUE", **fields, **self._tag)
 
     def end_text(self) -> None:
-        """Ends a text that nothing continues."""
+        """Ends a text that no further block continues."""
         message, self._ending = self._ending, None
         if message is None:
             return
@@ -105,7 +105,7 @@ class Messages:
     def _text_start(self, event: TextStart) -> None:
         message, self._ending = self._ending, None
         if message is None:
-            # Texts that touch are one message: vendors begin a block for each citation.
+            # Adjacent texts are one message: vendors begin a block for each citation.
             name = self._current = self._mint()
             self._out.write("TEXT_MESSAGE_START", messageId=name, role="assistant", **self._tag)
             message = _Message(name, self._out.fragments("TEXT_MESSAGE_CONTENT", messageId=name, **self._tag))
@@ -187,7 +187,7 @@ class _Block:
 
 
 class _Message:
-    """A message under way; `write` writes a fragment."""
+    """A message in progress; `write` writes a fragment."""
 
     __slots__ = ("blocks", "id", "incomplete", "write")
 

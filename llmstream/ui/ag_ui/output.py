@@ -1,4 +1,4 @@
-"""What all agents of a run write to: frames of AG-UI, and the transcript of what the client has by then."""
+"""The output shared by all agents of a run: AG-UI frames, and the transcript of the client's messages."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ __all__ = [
 ]
 
 OWN: Final = "llmstream"
-"""The key of what is ours in `metadata`, and what our names of CUSTOM events begin with."""
+"""Our key in `metadata`, and the prefix of our names of CUSTOM events."""
 
-# The buffer of the client's parser: a wider frame ends its reading (`transform/sse.ts` of 1.0.0).
+# The buffer of the client's parser: a larger frame ends its reading (`transform/sse.ts` of 1.0.0).
 WIDEST_FRAME: Final = 10 * 1024 * 1024
 
 _encode = msgspec.json.Encoder().encode
@@ -44,7 +44,7 @@ class Settings:
 
     reasoning:  whether reasoning is written
     raw:        whether wire events of the vendor are
-    error_text: the sentence that a visitor sees
+    error_text: the message that a visitor sees
     file_url:   the address of a file that the model made, instead of a data URL
     """
 
@@ -77,20 +77,20 @@ class Output:
         self._frames: list[bytes] = []
 
     def take(self) -> bytes:
-        """Returns the frames since the last time."""
+        """Returns the frames since the last call."""
         frames = b"".join(self._frames)
         self._frames.clear()
         return frames
 
     def write(self, kind: str, /, **fields: Any) -> None:
-        """Writes an event. Fields without a value have to be left out: the client refuses null."""
+        """Writes an event. Fields without a value must be omitted: the client rejects null."""
         event = {"type": kind, **fields}
         self.transcript.apply(event)
         self._frames.append(frame(event))
         self.wrote_any = True
 
     def fragments(self, kind: str, **fields: Any) -> Callable[[str], None]:
-        """Returns a function that writes fragments: the one event of which there are hundreds.
+        """Returns a function that writes fragments, the most frequent event.
 
         fields: of each event, but its delta; the message or call has begun
         """
@@ -113,7 +113,7 @@ class Output:
         return f"{call_id}@{self.settings.run_id}" if call_id in self._earlier_ids else call_id
 
     def earlier_call_id(self, call_id: str) -> str:
-        """Returns the id that a call of an earlier run, which has its result now, has at the client."""
+        """Returns the client's id for a call of an earlier run, which has its result now."""
         renamed = [found for found in self._earlier_calls if found.startswith(f"{call_id}@")]
         # The newest: a server that counts calls gives one id again and again.
         return renamed[-1] if renamed else call_id
@@ -121,7 +121,7 @@ class Output:
     def take_back(self, ids: set[str], owners: set[str]) -> None:
         """Removes messages from the client: those with these ids, and all of these sub-agents.
 
-        raises: Unsupported if the client's earlier messages are not known, which would be lost
+        raises: Unsupported if the client's earlier messages are unknown: they would be lost
         """
         some = self.transcript.discard(
             lambda message: message["id"] in ids or message.get("subagentRunId") in owners
@@ -167,7 +167,7 @@ def packed(metadata: Metadata | list[tuple[int, Metadata | None]]) -> str:
 
 
 def unpacked(value: object) -> Any:
-    """Returns what `packed` was given, with lists for tuples; None of a value that others made."""
+    """Reverses `packed`, with lists for tuples; returns None for other values."""
     if not isinstance(value, str) or not value.startswith(f'{{"{OWN}":'):
         return None
     try:
@@ -238,9 +238,9 @@ def _moment(time_s: float) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# The messages that an AG-UI client has: folded from the events that it was sent, as it folds them.
+# The messages that an AG-UI client has: built from the sent events, as the client does.
 #
-# A `MESSAGES_SNAPSHOT` has to name every message that stays, so whoever takes text back needs all of them.
+# A `MESSAGES_SNAPSHOT` must contain every message that stays, so retracting text needs all of them.
 #
 # source: `apply/default.ts` of npm `@ag-ui/client` 1.0.0
 
@@ -264,7 +264,7 @@ class Transcript:
     def messages(self) -> list[dict[str, Any]]:
         """The messages, in the client's order and form."""
         for (kind, name), pieces in self._fragments.items():
-            # In place, so that the next look does not join the same fragments again.
+            # In place, so that the next access does not join the same fragments again.
             if len(pieces) > 1:
                 pieces[:] = ["".join(pieces)]
             if kind == "arguments":
@@ -274,13 +274,13 @@ class Transcript:
         return list(self._messages)
 
     def apply(self, event: Mapping[str, Any]) -> None:
-        """Folds one event; those that make no message change nothing."""
+        """Applies one event; ignores those that do not affect messages."""
         change = _CHANGES.get(event["type"])
         if change is not None:
             change(self, event)
 
     def fragments(self, event: Mapping[str, Any]) -> list[str]:
-        """Returns the fragments of the message or call of an event; whoever has more adds them."""
+        """Returns the list of fragments of an event's message or call, to which callers append."""
         if "messageId" in event:
             return self._fragments["content", event["messageId"]]
         return self._fragments["arguments", event["toolCallId"]]
@@ -288,7 +288,8 @@ class Transcript:
     def discard(self, is_discarded: Callable[[Mapping[str, Any]], bool]) -> bool:
         """Removes messages, so that a snapshot of the others removes them; returns whether there were any.
 
-        A snapshot without reasoning leaves the client's as it is. So one stays, empty, if no other does.
+        A snapshot without reasoning leaves the client's as it is. So an empty one is kept if no other
+        remains.
         """
         gone = [message for message in self._messages if is_discarded(message)]
         thoughts = [message for message in gone if message["role"] == "reasoning"]
@@ -354,7 +355,7 @@ class Transcript:
         _merge(call, event)
 
     def _result(self, event: Mapping[str, Any]) -> None:
-        """Stands behind its call and the results of the calls beside it, wherever the text is by now."""
+        """Placed after its call and the results of that message's other calls, regardless of later text."""
         result = {"id": event["messageId"], "toolCallId": event["toolCallId"], "role": "tool"}
         result = {**result, "content": event["content"], **_owner(event)}
         _merge(result, event)
@@ -363,7 +364,7 @@ class Transcript:
     def _place_of(self, owner: Mapping[str, Any] | None) -> int | None:
         if owner is None:
             return None
-        # From the end: the message is nearly always one of the last.
+        # Backwards: the message is nearly always one of the last.
         place = len(self._messages) - 1
         while self._messages[place] is not owner:
             place -= 1

@@ -22,7 +22,7 @@ from llmstream.ui.ag_ui.writer import Writer, WriterOptions
 
 __all__ = ["Context", "Limits", "RunInput", "read"]
 
-# Of ids, which are part of each frame: those of the client have 36 characters.
+# Maximum length of ids, which are part of each frame: those of the client have 36 characters.
 _MAX_ID_CHARS: Final = 200
 
 _DISMISSED: Final = "The user dismissed the question."
@@ -30,7 +30,7 @@ _DISMISSED: Final = "The user dismissed the question."
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Maximum sizes of a request: above what a page collects in a long conversation with pictures.
+    """Maximum sizes of a request: above the size of a long conversation with pictures.
 
     max_bytes:    of the body; files are in it as base64
     max_messages: number of messages, which are several for each turn; and of answers to interrupts
@@ -46,7 +46,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Something that the page lets the agent know, such as the document that is open."""
+    """Context from the page for the agent, such as the open document."""
 
     description: str
     value: str
@@ -54,18 +54,18 @@ class Context:
 
 @dataclass(frozen=True, kw_only=True)
 class RunInput:
-    """A request. Everything in it is the page's claim: the messages and results of earlier runs too.
+    """A request. All of it is unverified input from the page, including messages and results of earlier runs.
 
     thread_id:  the page chooses it, so it is no proof of whose conversation it is
     messages:   the conversation, for `Agent.stream`. Without system and developer messages, and without the
                 messages of sub-agents
     system:     the texts of the page's system and developer messages; pass them on only if you trust the page
     tools:      tools that the page runs, for `tools=[*yours, *asked.tools]`
-    context:    what the page lets the agent know
+    context:    context from the page
     state:      the shared state; any JSON value
     forwarded:  `forwardedProps`, the page's own
     decisions:  about interrupts, by their id; empty unless the request resumes a run
-    payloads:   what the user answered to each interrupt, as it came
+    payloads:   the user's answer to each interrupt, unchanged
     dismissed:  the interrupts that the user did not answer
     ignored:    what could not be read, as places in the request
     raw:        the request itself
@@ -88,7 +88,7 @@ class RunInput:
 
     @property
     def prompt(self) -> list[Message]:
-        """The user's messages after the last one of the model: what is new, if the server has the history."""
+        """The user's messages after the last one of the model: new ones, if the server has the history."""
         place = len(self.messages)
         while place and self.messages[place - 1].role == Role.USER:
             place -= 1
@@ -119,7 +119,7 @@ class RunInput:
             decisions, results = asked.answers(suspension)
             run = agent.resume(suspension, decisions, results=results)
 
-        Only these are taken from the request: it cannot change what ran before.
+        Only these are read from the request: it cannot change earlier results.
 
         raises: InvalidRequest if a waiting call is left without an answer, or a decision belongs to none
         """
@@ -157,7 +157,7 @@ class RunInput:
         options: of `Writer`, such as `reasoning` or `error_text`
         """
         own: WriterOptions = {
-            # The page's own messages, as it sent them: a snapshot has to give them back unchanged.
+            # The page's own messages, unchanged, because a snapshot must return them.
             "messages": self.raw["messages"],
             "protocol_version": self.protocol_version,
             "parent_run_id": self.parent_run_id,
@@ -255,7 +255,7 @@ def _is_resolved(entry: wire.Entry) -> bool:
 
 
 def _decision(interrupt: str, payload: Any) -> Approve | Deny:
-    """The decision that a payload is. What is not clearly an approval is never one.
+    """Reads a payload as a decision. Anything but a clear approval is a denial or an error.
 
     raises: InvalidRequest
     """
@@ -278,5 +278,5 @@ def _decision(interrupt: str, payload: Any) -> Approve | Deny:
 
 
 def _renamed(given: Mapping[str, ToolResult], call_id: str) -> ToolResult | None:
-    """The result of a call that the writer showed under another id, because the thread had its own."""
+    """The result of a call that the writer renamed because the thread already used its id."""
     return next((result for found, result in given.items() if found.startswith(f"{call_id}@")), None)

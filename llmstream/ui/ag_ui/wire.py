@@ -1,7 +1,7 @@
-"""The request of an AG-UI client, `RunAgentInput`, as Structs that tolerate what does no harm.
+"""The request of an AG-UI client, `RunAgentInput`, as tolerant Structs.
 
-Fields that are null count as absent, and unknown ones are ignored. What only some messages have is checked
-where it is read, so that the error can name the message.
+Fields that are null count as absent, and unknown ones are ignored. Fields of only some messages are checked
+when they are read, so that the error can name the message.
 """
 
 from __future__ import annotations

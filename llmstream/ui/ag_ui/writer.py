@@ -1,7 +1,7 @@
-"""Events to an AG-UI response: the run around what its agents do.
+"""Writes events as an AG-UI response: the run around its agents' events.
 
-The client verifies what it reads, and takes a body without a terminal event for a success. So each response
-begins with `RUN_STARTED` and ends with `RUN_FINISHED` or `RUN_ERROR`, whatever the source does.
+The client validates the events, and treats a body without a terminal event as a success. So each response
+begins with `RUN_STARTED` and ends with `RUN_FINISHED` or `RUN_ERROR`, even if the source fails.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["PROTOCOL_VERSION", "Writer", "WriterOptions"]
 PROTOCOL_VERSION: Final = "1.0"
 """The version of AG-UI that is written."""
 
-_BROKE_OFF: Final = ErrorInfo("incomplete-stream", "the source ended without a finish", retryable=True)
+_INCOMPLETE: Final = ErrorInfo("incomplete-stream", "the source ended without a finish", retryable=True)
 
 # The largest integer of JavaScript, which is the schema's maximum.
-_MOST_TOKENS: Final = 2**53 - 1
+_MAX_TOKENS: Final = 2**53 - 1
 
 # Names of the six counts that differ from ours; the others are equal in camelCase.
 _COUNTS: Final = {"cacheWriteTokens": "cacheWriteInputTokens"}
@@ -96,7 +96,7 @@ class Writer:
         settings = Settings(run_id, reasoning, raw, self._error_text, file_url)
         self._out = Output(settings, None if messages is None else list(messages))
         self._agent = AgentEvents(self._out, prefix=f"{run_id}-")
-        # Held back: only the next event shows whether it ends the run.
+        # Held back: the next event shows whether it ends the run.
         self._error: ErrorInfo | None = None
         self._is_over = False
 
@@ -111,9 +111,9 @@ class Writer:
         return self._out.transcript.messages
 
     def feed(self, event: Event) -> bytes:
-        """Returns the frames of one event; b"" if they come later.
+        """Returns the frames of one event; b"" if they are written later.
 
-        raises: Unsupported for a retry that takes text back, if `messages` are not known
+        raises: Unsupported for a retry that retracts text, if `messages` are unknown
         """
         if self._is_over:
             return b""
@@ -137,7 +137,7 @@ class Writer:
             return b""
         if not self._out.wrote_any:
             self._start()
-        self._error = self._error or _BROKE_OFF
+        self._error = self._error or _INCOMPLETE
         self._finish(Finish("error"))
         return self._out.take()
 
@@ -156,10 +156,10 @@ class Writer:
             self._error = None
 
     def _finish(self, event: Finish) -> None:
-        error = (self._error or _BROKE_OFF) if event.finish_reason == "error" else None
+        error = (self._error or _INCOMPLETE) if event.finish_reason == "error" else None
         if error is None:
             self._release_error()
-        # Clients before 1.0 know no outcome, and get an error.
+        # Clients before 1.0 do not support outcomes, and get an error.
         was_stopped = error is not None and error.code == "stopped" and self._takes_outcomes
         if error is None or was_stopped:
             self._finish_run(event, was_stopped=was_stopped)
@@ -171,7 +171,7 @@ class Writer:
         self._is_over = True
 
     def _finish_run(self, event: Finish, *, was_stopped: bool) -> None:
-        # Before the close, which ends what waits.
+        # Collected before closing, which ends waiting calls.
         waiting, unanswered = self._agent.waiting(), self._agent.unanswered()
         self._agent.close(failed=False)
         outcome: dict[str, Any] = {}
@@ -215,7 +215,7 @@ class Writer:
             counts = builtins(msgspec.structs.replace(one, raw=None))
             if counts:
                 # A count beyond the maximum would make the client refuse the event.
-                named = {_COUNTS.get(name, name): min(count, _MOST_TOKENS) for name, count in counts.items()}
+                named = {_COUNTS.get(name, name): min(count, _MAX_TOKENS) for name, count in counts.items()}
                 entries.append({**present(model=model), **named})
         return {"usage": entries} if entries else {}
 
@@ -225,7 +225,7 @@ class Writer:
 
 
 def _difference(total: Usage, counted: Usage) -> Usage:
-    """The counts of the total that are not in the others; None where nothing is left."""
+    """The counts of the total that are not in the others; None if none remain."""
     rest = {}
     for name in (name for name in Usage.__struct_fields__ if name != "raw"):
         count = getattr(total, name)

@@ -1,7 +1,7 @@
 """`Chats`: the backend of a page with `useChat`, as four calls.
 
-The server has the conversations. A run is produced into an event log, whoever reads it: a page that is closed
-or reloaded does not stop it, and reads it again from its beginning, in whatever process.
+The server has the conversations. A run is produced into an event log, independently of its readers: closing
+or reloading the page does not stop it, and the page reads it again from its beginning, in any process.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _log: Final = logging.getLogger("llmstream")
 
 MakeWriter: TypeAlias = Callable[[Version, str | None], Writer]
 
-# How long after its end a response is replayed: longer than a page takes from loading to asking.
+# How long after its end a response is replayed: longer than a page takes from loading to its request.
 _RECENT_S: Final = 30.0
 
 # How long another process may take from storing a conversation to the first event of its run.
 _START_S: Final = 10.0
 
-# How long a stopped run may take to end: its tools clean up, and its end is written.
+# How long a stopped run may take to clean up its tools and write its end.
 _STOP_S: Final = 10.0
 
-# What the page shows as the error.
+# The error text for the page.
 _BUSY: Final = "A response is in progress. Wait for its end, or stop it."
 _STALE: Final = "This page is out of date. Reload it."
 _UNFIT: Final = "The call cannot continue: the decision does not fit it, or came too late."
@@ -123,7 +123,7 @@ class Chats:
         deps: Any = None,
         **options: Unpack[RunOptions],
     ) -> Body:
-        """Starts the run that a page asks for: a new message, an edited one, another response, or decisions.
+        """Starts the run that a page requests: for a new or edited message, another response, or decisions.
 
         A new message stops the response in progress, whose text stays.
 
@@ -143,8 +143,8 @@ class Chats:
             if request.messages or request.trigger == "regenerate-message":
                 await self._stop(status)
             elif old.suspension is not None:
-                await self._ended(status)  # it waits for decisions, and only its end is to be written
-            # What was stopped or has ended is stored by now.
+                await self._ended(status)  # it waits for decisions, and only its end is not written yet
+            # Stopped and ended runs are stored by now.
             old, status = await self._found(key)
         if _is_open(status) or _is_starting(old, status):
             return Body.plain(409, _BUSY)
@@ -167,22 +167,22 @@ class Chats:
             begun=time.time(),
             version=old.version,
         )
-        # By its version: of two requests that were sent at the same time one starts a run.
+        # Checked by version: of two concurrent requests only one starts a run.
         if not await self._store.save(key, begun):
             return Body.plain(409, _BUSY)
         try:
             await self._start(key, run, turn, msgspec.structs.replace(begun, version=old.version + 1))
         except LogError:
-            # Nothing has run: what waited goes on waiting.
+            # Nothing has run: waiting calls continue to wait.
             await self._store.save(key, msgspec.structs.replace(old, version=old.version + 1))
             raise
         return self._body(begun, version, self._events(str(begun.run)))
 
     async def resume(self, chat_id: str, *, user: str, version: Version | None = None) -> Body:
-        """Replays the response in progress, and goes on with it; 204 if there is none.
+        """Replays the response in progress, and continues with new events; 204 if there is none.
 
-        Also one that has just ended: a page that loaded before the end, and asks after it, has no other way
-        to its answer.
+        Also one that has just ended: a page that loaded before the end but sends its request after it could
+        not get the answer otherwise.
         """
         found, status = await self._found(_key(user, chat_id))
         if not _is_recent(status):
@@ -192,7 +192,7 @@ class Chats:
     async def stop(self, chat_id: str, *, user: str) -> bool:
         """Stops the response in progress, and returns when it has ended; False if there is none.
 
-        What it has written is in the conversation. The page's own `stop()` only leaves the response. A tool
+        Its content so far is in the conversation. The page's own `stop()` only disconnects. A tool
         that does not end is waited for only some seconds; until its end a new message is refused with 409.
         """
         _, status = await self._found(_key(user, chat_id))
@@ -218,13 +218,13 @@ class Chats:
         await self._store.delete(_key(user, chat_id))
 
     async def aclose(self) -> None:
-        """Stops the runs of this process, stores what they have written, and closes the store."""
+        """Stops the runs of this process, stores their content, and closes the store."""
         lives = [live for live in self._lives if not live.task.done()]
         for live in lives:
             live.stop("closing")
         if lives:
             await asyncio.wait([live.task for live in lives], timeout=_STOP_S)
-        # Before the store: runs that end here store what they have written.
+        # Before the store is closed: runs that end here store their content.
         if self._owns_logs:
             await self._logs.aclose()
         await self._store.aclose()
@@ -232,26 +232,26 @@ class Chats:
     async def _found(self, key: str) -> tuple[Conversation, RunStatus | None]:
         """The conversation, and the status of its last run.
 
-        Of a run whose process died the log has what pages have seen: it is stored now.
+        If its process died, the events in the log, which pages have seen, are stored now.
         """
         found = await self._store.load(key) or Conversation()
         status = None if found.run is None else await self._logs.status(found.run)
         if found.run is None or found.stored or _is_open(status) or _is_starting(found, status):
             return found, status
         events: list[Event] = []
-        with suppress(RunNotFound, LogLost):  # nobody has asked for so long that the log has forgotten it
+        with suppress(RunNotFound, LogLost):  # the log has already deleted the run
             events = [event async for event in self._events(found.run)]
         messages = messages_of(found.messages, events)
         at = None if found.continued else _answer_place(messages, len(found.messages))
         if at is not None:
             messages[at] = messages[at].with_meta("id", found.message_id)
         saved = msgspec.structs.replace(found, messages=tuple(messages), stored=True)
-        # If it was not saved, another process was first.
+        # If it was not saved, another process saved it first.
         await self._store.save(key, saved)
         return await self._store.load(key) or Conversation(), status
 
     async def _stop(self, status: RunStatus | None) -> bool:
-        """Stops a run, and waits until its log has its end."""
+        """Stops a run, and waits until its log is complete."""
         if status is None or not await self._logs.stop(status.run):
             return False
         if not await self._ended(status):
@@ -259,7 +259,7 @@ class Chats:
         return True
 
     async def _ended(self, status: RunStatus) -> bool:
-        """Waits until the log of a run has its end; False if that takes too long."""
+        """Waits until the log of a run is complete; False if that takes too long."""
         # The run of a process that has died is not closed before its lease has expired.
         wait_s = _STOP_S + max(0.0, status.lost_at - status.now)
         try:
@@ -287,7 +287,7 @@ class Chats:
                 begun, messages=_with_answer(run, turn), suspension=run.suspended, stored=True
             )
             current: Conversation | None = ended
-            # Another process may have stored what the log has, if this one took long to end.
+            # Another process may have stored the log's content, if this one took long to end.
             while current is not None and current.run == ended.run:
                 if await self._store.save(key, msgspec.structs.replace(ended, version=current.version)):
                     return
@@ -340,23 +340,23 @@ def _is_open(status: RunStatus | None) -> bool:
 
 
 def _is_starting(conversation: Conversation, status: RunStatus | None) -> bool:
-    """Whether the log may get the run in a moment: the conversation is stored first."""
+    """Whether the run may be about to appear in the log: the conversation is stored first."""
     return status is None and not conversation.stored and time.time() - conversation.begun < _START_S
 
 
 def _is_recent(status: RunStatus | None) -> bool:
-    """Whether a page may have to read the run: it goes on, or has just ended."""
+    """Whether a page may have to read the run: it is in progress, or has just ended."""
     return status is not None and (status.ended is None or status.now - status.ended <= _RECENT_S)
 
 
 def _key(user: str, chat_id: str) -> str:
-    """Both names, so that no user reaches a conversation of another."""
+    """Joins user and chat id, so that no user can access another's conversation."""
     return json.dumps([user, chat_id])
 
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """What a request starts.
+    """The run that a request starts.
 
     messages:   the conversation before the run
     message_id: of the assistant message that the run writes
@@ -372,8 +372,8 @@ class _Turn:
 
 
 def _turn(old: Conversation, request: PageRequest) -> _Turn | None:
-    """What a request starts; None if it does not fit the stored conversation."""
-    # Results that stand in for those of calls that wait are for vendors alone.
+    """The run that a request starts; None if it does not fit the stored conversation."""
+    # Placeholder results of waiting calls are only for vendors.
     messages = without_placeholders(old.messages, old.suspension)
     message_id = f"msg_{secrets.token_hex(12)}"
     if request.trigger == "regenerate-message":
@@ -382,13 +382,13 @@ def _turn(old: Conversation, request: PageRequest) -> _Turn | None:
     if request.messages:
         new = request.messages[-1]
         at = _index(messages, Role.USER, (new.metadata or {}).get("id"))
-        # A known id is that of an edited message, or of one that is sent again after a network failure.
+        # A known id is that of an edited message, or of one resent after a network failure.
         return _Turn((*messages[:at], new), message_id)
     if old.suspension is None or old.message_id is None:
         return None
     pending = old.suspension.pending
     approvals = {call.approval_id for call in pending if call.approval_id}
-    # The page has another id for a call whose id was used before: older results answer no newer call.
+    # The page has a different id for a call that repeats an id, so older results cannot answer newer calls.
     names = shown_ids(old.suspension)
     external = {names[call.call_id]: call.call_id for call in pending if not call.approval_id}
     # A page sends all decisions that its message has, older ones too.
@@ -398,7 +398,7 @@ def _turn(old: Conversation, request: PageRequest) -> _Turn | None:
         for result in request.results
         if result.tool_call_id in external
     ]
-    # Nothing in the request fits what waits: it was decided in another tab.
+    # Nothing in the request matches a waiting call: it was decided in another tab.
     if not decisions and not results:
         return None
     return _Turn(messages, old.message_id, old.suspension, decisions, results)
@@ -419,7 +419,7 @@ def _before_answer(messages: tuple[Message, ...], message_id: str | None) -> tup
         return messages[:at]
     at = _index(messages, Role.USER, message_id)
     if at is None:
-        # Without an id the last one is meant.
+        # Without an id it is the last one.
         users = [place for place, message in enumerate(messages) if message.role == Role.USER]
         at = users[-1] if users else -1
     return messages[: at + 1]
@@ -439,7 +439,7 @@ def _with_answer(run: AgentRun[Any], turn: _Turn) -> tuple[Message, ...]:
     """The conversation after a run; the first message of its turn has the id, usage, model and cost."""
     messages = run.messages()
     if messages and messages[0].role == Role.SYSTEM:
-        del messages[0]  # the agent's instructions, which the next run has itself
+        del messages[0]  # the agent's instructions, which the next run adds itself
     # A suspension has the history as it was before the id was set.
     at = _index(turn.messages, Role.ASSISTANT, turn.message_id)
     start = len(turn.messages) if at is None else at

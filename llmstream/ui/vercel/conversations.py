@@ -43,7 +43,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     continued:  number of messages before the last run, if it continues an assistant message; else 0
     waited:     the calls that waited when it began
     begun:      when the last run began, in seconds since 1970
-    stored:     whether what the last run has written is in `messages`
+    stored:     whether the content of the last run is in `messages`
     version:    how often it was stored; 0 for one that never was
     """
 
@@ -59,7 +59,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conversations(Protocol):
-    """A store. `save` stores nothing if another process was first, so that no message is overwritten."""
+    """A store. `save` stores nothing if another process saved first, so that no message is overwritten."""
 
     async def load(self, key: str) -> Conversation | None:
         """Returns a conversation; None for one that was never stored."""
@@ -100,7 +100,7 @@ class MemoryConversations:
     """Conversations that last as long as the process: for tests and trials."""
 
     def __init__(self) -> None:
-        # Encoded, as in a file: messages are mutable, and a caller's change must not reach the store.
+        # Encoded, as in a file: messages are mutable, and a caller's changes must not affect the store.
         self._stored: dict[str, tuple[int, bytes]] = {}
 
     async def load(self, key: str) -> Conversation | None:
@@ -139,7 +139,7 @@ class SQLiteConversations:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
-        # A thread of its own, which owns the connection: a commit takes milliseconds.
+        # A dedicated thread, which owns the connection: a commit takes milliseconds.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="llmstream-conversations")
         self._connection: sqlite3.Connection | None = None
         self._closed = False
@@ -181,7 +181,7 @@ class SQLiteConversations:
         """Closes the file. Idempotent."""
         if not self._closed:
             self._closed = True
-            # In the thread of the connection, behind the work that it has.
+            # In the connection's thread, after its pending work.
             await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
             self._thread.shutdown()
 
@@ -189,7 +189,7 @@ class SQLiteConversations:
         if self._closed:
             raise InvalidRequest("the store of conversations is closed")
         loop = asyncio.get_running_loop()
-        # Opened by the one thread that uses it.
+        # Opened by the only thread that uses it.
         return await loop.run_in_executor(self._thread, lambda: work(self._opened()))
 
     def _opened(self) -> sqlite3.Connection:

@@ -1,10 +1,10 @@
-"""A conversation as a page has it: loaded, read again, and what is left of one whose process died.
+"""A conversation in a page's form: to load, to read again, and to restore after its process died.
 
 - UI messages, for a page that loads.
 - Events of the message that a run continues, for a page that reads the run again. A page replaces its message
-  by what it reads. Without the parts before the run it would lose them, and fail at a result whose call it
-  does not have.
-- Messages made of a run's events: what pages have seen of a run whose process died.
+by the events it reads. Without the parts before the run it would lose these, and fail at a result whose call
+is missing.
+- Messages built from a run's events: the content that pages have seen of a run whose process died.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from llmstream.unique_ids import StepIds
 
 __all__ = ["dump", "message_events", "messages_of", "without_placeholders"]
 
-# What an id begins with that an earlier step used.
+# The prefix of an id that an earlier step used.
 _NUMBERED: Final = re.compile(r"\d+/")
 
 
@@ -76,7 +76,7 @@ def dump(messages: Iterable[Message], suspension: Suspension | None = None) -> l
 
 
 def without_placeholders(messages: Iterable[Message], suspension: Suspension | None) -> tuple[Message, ...]:
-    """Returns the history without the results that stand in for those of waiting calls."""
+    """Returns the history without the placeholder results of waiting calls."""
     history = list(messages)
     if suspension is None or not history or history[-1].role != Role.TOOL:
         return tuple(history)
@@ -149,7 +149,7 @@ def _events(part: object, block_id: str) -> Iterator[Event]:
 
 
 def messages_of(earlier: Iterable[Message], events: Iterable[Event]) -> list[Message]:
-    """Returns a conversation with what a run has added to it; each call has a result.
+    """Returns a conversation with the messages of a run added; each call has a result.
 
     events: all events of the run
     """
@@ -175,7 +175,7 @@ def _add_step(found: list[Message], response: Message, results: list[ResultPart]
     own = [_named(result, waiting) for result in results]
     parts = tuple([result for result in own if result.tool_call_id in waiting])
     if parts and found[-1].role == Role.TOOL:
-        # The rest of a step that a person had to decide about.
+        # The rest of a step that waited for a person's decision.
         found[-1] = msgspec.structs.replace(found[-1], parts=(*found[-1].parts, *parts))
     elif parts:
         found.append(Message.tool(parts))

@@ -1,6 +1,6 @@
 """Requests of `useChat`, checked and converted.
 
-A page sends what it likes: the history in a request, its ids and its tool outputs are the visitor's claims.
+All input is untrusted: the history in a request, its ids and its tool outputs are the visitor's claims.
 So by default only the newest message is read, and decisions and results apply only to calls that wait.
 
 source: `DefaultChatTransport` and `AbstractChat` of npm ai 5.0.115 to 7.0.173, read 2026-11
@@ -29,7 +29,7 @@ __all__ = ["History", "Limits", "PageRequest", "Trigger", "continues", "read"]
 Trigger: TypeAlias = Literal["submit-message", "regenerate-message"]
 History: TypeAlias = Literal["server", "client"]
 
-# Fields of a request that are not the application's own.
+# Fields of the protocol; all others belong to the application.
 _FIELDS: Final = frozenset({"id", "messages", "trigger", "messageId", "approvals"})
 
 _ASSISTANT: Final = {"role": Role.ASSISTANT.value}
@@ -54,7 +54,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """What a page asks for.
+    """A page's request.
 
     id:         of the chat, chosen by the page; an id of one visitor may be known to another
     trigger:    a new message or decisions; or another response in place of the last one
@@ -78,7 +78,7 @@ class PageRequest:
     _pending: tuple[PendingCall, ...] = ()
 
     def suspension(self, agent: str, key: bytes | None = None) -> Suspension:
-        """Makes the run that waits for the decisions, from a history that the page holds.
+        """Rebuilds the suspended run from a history stored in the page.
 
             agent.resume(request.suspension(agent.name, KEY), request.decisions)
 
@@ -142,7 +142,7 @@ def read(
     else:
         shown = [message for message in messages[-1:] if message.get("role") == "user"]
     read_messages = from_ui(shown)
-    # Parts that only pages know are left out of the request to a vendor, which refuses an empty message.
+    # Page-only parts are omitted from the request to a vendor, which rejects an empty message.
     if read_messages and all(isinstance(part, UIPart) for part in read_messages[-1].parts):
         raise InvalidRequest("the message is empty")
     _check_urls(read_messages, allow_url)
@@ -205,7 +205,7 @@ def _continued(given: dict[str, Any]) -> dict[str, Any] | None:
     if given.get("trigger") == "regenerate-message" or not messages:
         return None
     named = [message for message in messages if message.get("id") == given.get("messageId")]
-    # Without an id, as of an application's own transport, the last message tells.
+    # Without an id, as with an application's own transport, the last message determines it.
     found = named[-1] if named and given.get("messageId") else messages[-1]
     return found if found.get("role") == Role.ASSISTANT.value else None
 
@@ -227,7 +227,7 @@ def _results(message: dict[str, Any]) -> Iterator[ToolResult]:
                 yield result
 
 
-# Decisions: in the parts of calls, and in the field `approvals`, for what parts have no place for.
+# Decisions: in the parts of calls, and in the field `approvals` for data without a field in parts.
 
 
 def _decisions(calls: list[dict[str, Any]], given: object) -> dict[str, Approve | Deny]:
@@ -248,7 +248,7 @@ def _decisions(calls: list[dict[str, Any]], given: object) -> dict[str, Approve 
 
 
 def _decision(approval: Mapping[str, Any]) -> Approve | Deny:
-    # What is not clearly an approval is never one.
+    # Anything but a clear approval is a denial.
     if approval.get("approved") is not True:
         reason = approval.get("reason")
         return Deny(reason if isinstance(reason, str) else "")
@@ -286,7 +286,7 @@ def _verified(
 
 
 def _pending_call(part: dict[str, Any]) -> PendingCall | None:
-    """The call of a part that waits for an approval, or has got it in this request."""
+    """The call of a part that waits for an approval, or receives it in this request."""
     approval = part.get("approval")
     if part.get("state") not in ("approval-requested", "approval-responded") or not isinstance(
         approval, dict

@@ -1,4 +1,4 @@
-"""The events of a run as a page needs them: with what the run itself knows beside its events.
+"""The events of a run in the form that a page needs, with additional data of the run.
 
 - The calls of sub-agents that wait, which are not calls of the run. They come before the finish.
 - The arguments that a person has edited, before the result.
@@ -42,12 +42,12 @@ _LOST: Final = "The agent of this call ended without its result."
 
 
 class PageRun:
-    """A run whose events are those that a page needs; leaving it leaves the run.
+    """A run whose events are those that a page needs; closing it closes the run.
 
     run:           a new one, or one that `Agent.resume` returned
     resumed:       the suspension that it continues
     decisions, results: with which it continues
-    before_finish: called once when the run is over: before its last event, or when it is left
+    before_finish: called once when the run is over: before its last event, or when it is closed
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class PageRun:
         return self._events
 
     async def aclose(self) -> None:
-        """Leaves the run."""
+        """Closes the run."""
         if self._events is not None:
             await self._events.aclose()
         await self.run.aclose()
@@ -90,7 +90,7 @@ class PageRun:
                     if isinstance(event, Finish):
                         for added in self._missing():
                             yield added
-                        # Stored before the page sees the end, so that its next request finds it.
+                        # Stored before the page receives the end, so that its next request finds it.
                         await self._over()
                         event = _with_cost(event, self.run.cost_estimate)
                     elif isinstance(event, ToolResult) and event.tool_call_id in self._given:
@@ -101,7 +101,7 @@ class PageRun:
                     for added in self._after(event):
                         yield added
         finally:
-            # The run has been left, and its history is complete. A second cancellation must not lose it.
+            # The run is closed, and its history is complete. A second cancellation must not lose it.
             await asyncio.shield(asyncio.ensure_future(self._over()))
 
     async def _over(self) -> None:
@@ -118,7 +118,7 @@ class PageRun:
             yield result
 
     def _missing(self) -> Iterator[Event]:
-        """What the page does not know yet of calls that wait, or that waited and have no result."""
+        """Events about waiting calls, and calls that waited and have no result, that the page lacks."""
         suspension = self.run.suspended
         waiting = {} if suspension is None else _nested(suspension, shown_ids(suspension))
         for call_id, lost in self._nested.items():

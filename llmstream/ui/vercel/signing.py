@@ -1,4 +1,4 @@
-"""Signatures of approvals, for a history that the page holds: a decision is about the call that was shown.
+"""Signatures of approvals, for a history stored in the page: a decision applies to the call that was shown.
 
 The signature is the end of the approval's id: the field `signature` of the protocol ends the response in
 releases that do not know it (6.0.0 to 6.0.180).
@@ -18,7 +18,7 @@ __all__ = ["signed_approval"]
 
 
 def signed_approval(key: bytes, approval_id: str, call: PendingCall) -> str:
-    """Returns the id with an HMAC over it and the call, behind a dot."""
+    """Returns the id with an HMAC over it and the call, after a dot."""
     digest = digest_of(
         key, "llmstream.approval", approval_id, call.call_id, call.name, _canonical(call.arguments)
     )

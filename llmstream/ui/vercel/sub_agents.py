@@ -1,4 +1,4 @@
-"""What a sub-agent has done so far, as a UI message: the preliminary output of the call that runs it.
+"""The progress of a sub-agent as a UI message: the preliminary output of the call that runs it.
 
     {"id": CALL_ID, "role": "assistant", "metadata": {"agent": "research"}, "parts": [...]}
 
@@ -30,16 +30,16 @@ from llmstream.events import (
 
 __all__ = ["SubAgentMessage"]
 
-# A message is written again after so many new characters for each one that it has: writing stays linear in
-# what a sub-agent says, and a message of 1,000 characters is written after every fragment of 125.
+# A message is rewritten once it has grown by this fraction: total output stays linear in the sub-agent's
+# text, and a message of 1,000 characters is rewritten after every 125 characters.
 _EARNED_PER_CHAR: Final = 8
 
-# What any other event earns: a call or a result is worth a message of some 2 KB.
+# Characters that any other event counts for: a call or a result justifies a message of about 2 KB.
 _EARNED_PER_EVENT: Final = 2000
 
 
 class SubAgentMessage:
-    """The message of one sub-agent, as its events build it up.
+    """The message of one sub-agent, built from its events.
 
     call_id:   of the call that runs it
     reasoning: False leaves the reasoning out
@@ -48,10 +48,10 @@ class SubAgentMessage:
     def __init__(self, call_id: str, agent: str, *, reasoning: bool = True) -> None:
         self._id, self._agent = call_id, agent
         self._parts: list[dict[str, Any]] = []
-        self._step_begin = 0  # where in _parts the current step begins
+        self._step_begin = 0  # index in _parts where the current step begins
         self._texts: dict[str, list[str]] = {}  # of open blocks, in pieces
         self._reasoning = reasoning
-        self._open: dict[str, dict[str, Any]] = {}  # blocks and calls, by id
+        self._open: dict[str, dict[str, Any]] = {}  # index in _parts of blocks and calls, by id
         self._inner: dict[str, SubAgentMessage] = {}
         self._size = 0
         self._earned = 0
@@ -69,7 +69,7 @@ class SubAgentMessage:
         return {"id": self._id, "role": "assistant", "metadata": metadata, "parts": self._parts}
 
     def feed(self, event: Event) -> bool:
-        """Takes an event of the sub-agent; returns whether the message should be written again now."""
+        """Adds an event of the sub-agent; returns whether the message should be rewritten now."""
         old = self._size
         if not self._take(event):
             return False

@@ -1,14 +1,14 @@
-"""Events to the chunks of a UI message stream.
+"""Writes events as the chunks of a UI message stream.
 
 Strict releases (5.0.115, 6.0.0 to 6.0.180, 7.0.0) end a response at a field they do not know, so chunks have
 only those that every release of the version accepts.
 
-What the client makes the writer do:
+Requirements of the client:
 
 - An `error` chunk ends its reading, and a response without one counts as complete. So errors are held back
   until the finish, usage is written before them, and the body never ends without a terminal chunk.
-- Results of tools have to come before `finish-step`, which ours follow. So a step ends at the next one.
-- A call that stays open looks as if it still streamed. So one that was cut off becomes `tool-input-error`.
+- Results of tools must precede `finish-step`; in our events they follow it. So a step ends at the next one.
+- A call that stays open looks as if it were still streaming. So an incomplete one becomes `tool-input-error`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from llmstream.ui.vercel.sub_agents import SubAgentMessage
 __all__ = ["CORRECTED", "Version", "Writer", "answer_metadata"]
 
 Version: TypeAlias = Literal[5, 6, 7]
-"""The major version of the npm package `ai` in the page. No request of the page says it."""
+"""The major version of the npm package `ai` in the page. The page's requests do not contain it."""
 
 _HEADERS: Final = {
     **UNBUFFERED,
@@ -72,7 +72,7 @@ CORRECTED: Final = "llmstream.call"
 # The error code of a run that was stopped on request.
 _STOPPED: Final = "stopped"
 
-_BROKE_OFF: Final = "The response broke off. It is incomplete."
+_INCOMPLETE: Final = "The response broke off. It is incomplete."
 _CUT_OFF: Final = "The response broke off inside this call."
 
 
@@ -87,10 +87,10 @@ class Writer:
                 page shows two. None lets the page choose
     reasoning:  False leaves the reasoning out
     sources:    False leaves the sources out
-    resets:     True lets a retry take back what a step has written: 7.0.77 and newer alone can do that
+    resets:     True lets a retry retract the content of a step; requires 7.0.77 or newer
     debug:      True adds `raw` events as transient `data-llmstream-raw`
     approval_key: signs approvals, for `read(history="client")`
-    error_text: makes the sentence that a visitor sees from an error; by default `public_message`
+    error_text: converts an error to the message that a visitor sees; by default `public_message`
     """
 
     content_type = "text/event-stream"
@@ -118,7 +118,7 @@ class Writer:
         self._debug = debug
         self._approval_key = approval_key
         self._error_text = error_text or _public_message
-        self._in_step = False  # `start-step` is written, and its end is not
+        self._in_step = False  # `start-step` is written, its end is not
         self._step_has_content = False
         self._calls: dict[str, _OpenCall] = {}
         self._sub_agents: dict[str, SubAgentMessage] = {}  # by the call that runs one
@@ -191,7 +191,7 @@ class Writer:
                 "a retry takes back what the page shows, which only npm ai 7.0.77 and newer can do: "
                 "pass vercel.Writer(version=7, resets=True), or do without fallback(restart=True)"
             )
-        # The calls of the step are taken back with it, and the next attempt may use their ids.
+        # The calls of the step are retracted with it, and the next attempt may use their ids.
         self._calls.clear()
         self._step_has_content = False
         return _chunk("reset-step")
@@ -201,7 +201,7 @@ class Writer:
         return b""
 
     def _failed(self, event: ErrorEvent) -> bytes:
-        """Holds the error back; a page that wants to know at once reads the transient part."""
+        """Holds the error back; a page that needs it at once reads the transient part."""
         error = self._error = event.error
         shown = {"code": error.code, "retryable": error.retryable}
         return self.data("llmstream-error", shown | _set(retryAfterS=error.retry_after_s), transient=True)
@@ -220,7 +220,7 @@ class Writer:
             # The page shows it as stopped by its visitor, not as failed.
             return out + _chunk("abort")
         if reason == "error":
-            text = _BROKE_OFF if self._error is None else self._error_text(self._error)
+            text = _INCOMPLETE if self._error is None else self._error_text(self._error)
             out += _chunk("error", errorText=text)
         return out + (_chunk("finish") if old else _chunk("finish", finishReason=reason))
 
@@ -325,7 +325,7 @@ class Writer:
         )
 
     def _nested(self, event: ToolResult, nested: NestedEvent) -> bytes:
-        """An event of a sub-agent: the message that it makes is the call's output until there is a result."""
+        """An event of a sub-agent: its message is the call's output until there is a result."""
         call_id = event.tool_call_id
         message = self._sub_agents.get(call_id)
         if message is None:
@@ -339,13 +339,13 @@ class Writer:
         approval_id, shown = event.approval_id, b""
         changed = (event.provider_metadata or {}).get("llmstream", {})
         if "input" in changed:
-            # A hook or a repair changed the call: the page asks about what runs.
+            # A hook or a repair changed the call: the page must show the arguments that will run.
             call_id, name = event.tool_call_id, changed.get("tool_name", "")
             shown = self._corrected({"call_id": call_id, "name": name, "arguments": changed["input"]})
         if self._approval_key is not None:
             call = self._calls.get(event.tool_call_id)
             if call is None:
-                # Of an earlier response, with which the page got it.
+                # Part of an earlier response, which the page already has.
                 return b""
             pending = PendingCall(event.tool_call_id, call.name, "".join(call.text))
             approval_id = signed_approval(self._approval_key, approval_id, pending)

@@ -147,7 +147,8 @@ FAULTS = [
         error=(ls.Overloaded, ls.ServerError, ls.RateLimited),
         text="",
         not_for=dict.fromkeys(
-            ("bedrock-converse", "cohere"), "a refusal is told by its status; its JSON looks like any other"
+            ("bedrock-converse", "cohere"),
+            "a refusal is identified by its status; its JSON looks like any other",
         ),
     ),
     Fault(
@@ -158,7 +159,7 @@ FAULTS = [
         ],
         error=ls.Overloaded,
         text="",
-        not_for={"bedrock-converse": "its frames carry sums: what is no frame is told as that"},
+        not_for={"bedrock-converse": "its frames carry sums: anything but a frame is reported as that"},
     ),
     # row 15
     *(
@@ -329,7 +330,7 @@ FAULTS = [
     ),
     *(
         Fault(
-            name=f"{status} is not asked again",
+            name=f"{status} is not requested again",
             row=17,
             scripts=lambda wire, status=status: [refused(status), answered(wire, wire.whole)],
             error=kind,

@@ -64,7 +64,7 @@ FAULTS = [
         ),
     ),
     Fault(
-        name="identity, said",
+        name="identity, declared",
         row=12,
         scripts=lambda wire: coded(wire, wire.whole, coding="identity"),
     ),
@@ -80,7 +80,7 @@ FAULTS = [
         for how, body in _WRONG.items()
     ),
     Fault(
-        name="gzip without its end, answer whole",
+        name="gzip without its end, answer complete",
         row=13,
         scripts=lambda wire: coded(wire, gzipped(wire.whole)[0]),
     ),

@@ -77,7 +77,7 @@ def keep_alive(end: Any) -> Any:
 
 @drill(10, "a keep-alive connection that breaks inside the second answer")
 async def half_an_answer(wire: Wire) -> None:
-    """A byte of the answer has come: it is not asked for again behind the caller's back."""
+    """A byte of the answer has come: it is not requested again behind the caller's back."""
     first = [*answered(wire, wire.whole), Do.REQUEST, *answered(wire, wire.half, Do.RESET, end=False)]
     async with FaultServer(first, answered(wire, wire.whole)) as server, no_leaks():
         await model(wire, server).stream("Hi").collect()

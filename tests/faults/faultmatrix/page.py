@@ -12,15 +12,15 @@ Results = Mapping[tuple[int, str], tuple[int, int]]
 """By row and wire: how many faults led to what is promised, and how many did not."""
 
 HEAD = """\
-# Faults, and what comes of them
+# Faults and their outcomes
 
-Each fault is played by a raw server on loopback, or done to a stream, and held against what is
-promised: the class of the error, what was delivered before it, how long it took, and that no task,
-descriptor or thread stays behind. One definition serves all nine wires; the bodies are written by
-our own event encoders. A cell says how many faults of the row led to what is promised.
+A raw server on loopback plays each fault, or a test applies it to a stream. The outcome is compared
+with what is promised: the class of the error, the events delivered before it, the time it took, and
+that no task, descriptor or thread is left. One definition serves all nine wires; our own event
+encoders write the bodies. A cell shows how many faults of the row had the promised outcome.
 
-`scripts/fault_table` runs them all and writes this page. `tests/faults/test_seeded_defects.py` puts
-a defect in for each row and each threat, one after another, and sees that a fault or a test finds it.
+`scripts/fault_table` runs them all and writes this page. `tests/faults/test_seeded_defects.py` seeds
+a defect for each row and each threat, one after another, and checks that a fault or a test detects it.
 """
 
 

@@ -117,7 +117,7 @@ def exception(kind: str) -> Callable[[Wire], bytes]:
 FAULTS = [
     # row 22
     Fault(
-        name="bytes that are no UTF-8, in a text",
+        name="bytes that are not UTF-8, in a text",
         row=22,
         scripts=lambda wire: [
             answered(wire, wire.half, wire.altered(wire.lo, b'"lo"', b'"l\xff\xfe"'), wire.closing)
@@ -150,7 +150,7 @@ FAULTS = [
         text="Hell\ufffd\ufffd\ufffd",
     ),
     Fault(
-        name="bytes that are no UTF-8, where nobody reads",
+        name="bytes that are not UTF-8, in an ignored field",
         row=22,
         scripts=lambda wire: between(wire, b": \xff\xfe\n\n"),
         not_for=_NOT_SSE,
@@ -267,12 +267,12 @@ FAULTS = [
             (
                 "all of it again",
                 lambda wire: [wire.half, wire.rest],
-                {"gemini": "the finish reason stands in any chunk, and those after it go on with the answer"},
+                {"gemini": "the finish reason may be in any chunk, and later chunks continue the answer"},
             ),
             (
                 "more text",
                 lambda wire: [wire.lo],
-                {"gemini": "the finish reason stands in any chunk, and those after it go on with the answer"},
+                {"gemini": "the finish reason may be in any chunk, and later chunks continue the answer"},
             ),
             ("its beginning again", lambda wire: [wire.opening], {}),
             (
@@ -426,7 +426,7 @@ FAULTS = [
         )
         for depth in (2_000, 100_000)
         for where, make in (
-            ("in a field that nobody reads", lambda n: b'{"x": ' + b"[" * n + b"]" * n + b"}"),
+            ("in an ignored field", lambda n: b'{"x": ' + b"[" * n + b"]" * n + b"}"),
             ("in objects", lambda n: b'{"x": ' + b'{"a":' * n + b"1" + b"}" * n + b"}"),
             ("without an end", lambda n: b'{"choices": ' + b"[" * n),
         )

@@ -10,7 +10,7 @@ import llmstream as ls
 from llmstream.testing import Do, Flood, Trickle, chunked, head
 
 SHORT_TOTAL = ls.Deadlines(total_s=0.1)
-TEXT_GOES_ON = "the finish reason stands in any chunk, and those after it go on with the answer"
+TEXT_GOES_ON = "the finish reason may be in any chunk, and later chunks continue the answer"
 
 
 def fields(wire: Wire, **more: str) -> dict[str, str]:

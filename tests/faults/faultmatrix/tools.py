@@ -15,7 +15,7 @@ from llmstream.testing import FaultServer, no_leaks
 
 VALUES = "the wire carries the arguments as a JSON value, not as text"
 AS_VALUES = dict.fromkeys(("gemini", "ollama"), VALUES)
-ONE_PIECE = {"mistral": "a call comes in one piece: one that is there is whole"}
+ONE_PIECE = {"mistral": "a call arrives in one piece, so it is complete"}
 
 
 async def play(wire: Wire, *bodies: bytes) -> tuple[list[int], list[Any], FaultServer, ls.EventStream]:
@@ -158,7 +158,7 @@ def _piece(**function: object) -> bytes:
 
 
 _END = sse({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}) + b"data: [DONE]\n\n"
-_OTHERS = {name: "its calls are told apart by events of their own" for name in WIRES if name != "openai-chat"}
+_OTHERS = {name: "its calls are distinguished by separate events" for name in WIRES if name != "openai-chat"}
 
 
 def fragments(expected: list[int], *pieces: bytes) -> Any:
@@ -212,7 +212,7 @@ FRAGMENTS: dict[str, tuple[list[int], list[bytes]]] = {
             _piece(index=1, arguments=": 2}"),
         ],
     ),
-    "the whole call twice": (
+    "the complete call twice": (
         [1],
         [_piece(index=0, id="x", name="look", arguments=A1)] * 2,
     ),
@@ -229,7 +229,7 @@ DRILLS = [
     drill(33, "arguments cut by the length", cut_call('{"a": 1', cut="length"), not_for=AS_VALUES),
     drill(
         33,
-        "arguments cut by the length that are whole JSON",
+        "arguments cut by the length that are complete JSON",
         cut_call('{"a": 1}', cut="length"),
         not_for=ONE_PIECE | AS_VALUES,
     ),
@@ -258,6 +258,8 @@ DRILLS = [
         for name, (expected, pieces) in FRAGMENTS.items()
     ),
     drill(36, "the finish twice", finish_twice),
-    drill(36, "the whole answer twice", called_twice, not_for={"gemini": "two calls of one answer look so"}),
+    drill(
+        36, "the complete answer twice", called_twice, not_for={"gemini": "two calls of one answer look so"}
+    ),
     drill(36, "finish stop with calls", finish_stop),
 ]

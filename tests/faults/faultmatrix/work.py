@@ -194,7 +194,7 @@ def rotates(*keys: str, asked: int, ends: type[ls.LLMStreamError] | None) -> Any
     return run
 
 
-@drill(51, "a key that is a text is not asked for again")
+@drill(51, "a key that is a text is not requested again")
 async def fixed_key(wire: Wire) -> None:
     got = await ask(
         wire, [head(401, {"content-length": "0"})], answered(wire, wire.whole), retry=THRICE, api_key=KEY
@@ -203,7 +203,7 @@ async def fixed_key(wire: Wire) -> None:
     assert len(got.server.requests) == 1
 
 
-@drill(22, "bytes that are no UTF-8 are counted in a warning")
+@drill(22, "bytes that are not UTF-8 are counted in a warning")
 async def counted(wire: Wire) -> None:
     said: list[str] = []
     handler = logging.Handler()
@@ -253,7 +253,7 @@ NO_HEADER = {
 FAULTS = [
     *(
         Fault(
-            name=f"not asked again after content: {what}",
+            name=f"not requested again after content: {what}",
             row=46,
             scripts=lambda wire, script=script: [script(wire), answered(wire, wire.whole)],
             error=kinds,
@@ -274,7 +274,7 @@ FAULTS = [
     ),
     *(
         Fault(
-            name=f"asked again before content: {what}",
+            name=f"requested again before content: {what}",
             row=46,
             scripts=lambda wire, script=script: [script(wire), answered(wire, wire.whole)],
             asked=2,
@@ -301,7 +301,7 @@ DRILLS: list[Drill] = [
         play=falls_back("half", Do.RESET, restart=False, text="Hel", error=ls.ConnectionLost),
     ),
     Drill(
-        name="asked anew after content, by the caller's wish, and told so",
+        name="requested again after content, by the caller's option, and reported",
         row=46,
         play=falls_back("half", Do.RESET, restart=True, text="Hello", error=None),
     ),

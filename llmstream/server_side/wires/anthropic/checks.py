@@ -19,10 +19,10 @@ __all__ = ["Turn", "check_model", "check_settings", "check_tools", "check_turns"
 
 # source: platform.claude.com, "Prompt caching": up to 4 breakpoints
 _MAX_CACHED_BLOCKS: Final = 4
-# Both in the messages of msgspec, which names the place at the end.
+# Patterns of msgspec's messages, which name the place at the end.
 _AT: Final = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(.+)`")
-# In `2023-06-01`, and in `bedrock-2023-05-31` of the body at a cloud.
+# The date in `2023-06-01`, and in the body's `bedrock-2023-05-31` at a cloud.
 _VERSION_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 
 # Names of msgspec, in the phrases of the vendor's errors.
@@ -83,7 +83,7 @@ def check_turns(turns: list[Turn], model: str) -> None:
     raises: BadRequest
     """
     rules = CLAUDE.find(model)
-    # Newer models come before their rules, so nothing is refused for an unknown one.
+    # Newer models appear before their rules are known, so nothing is refused for an unknown one.
     are_allowed = rules is CLAUDE.unknown or rules.system_turns != "refused"
     if not are_allowed and any(turn.role == "system" for turn in turns):
         raise refusal("messages: role 'system' is not supported on this model")

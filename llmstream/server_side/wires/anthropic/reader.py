@@ -105,7 +105,7 @@ class TurnReader:
 
     def _call(self, kind: str, block: dict[str, Any]) -> ToolCall:
         self._names[block["id"]] = block["name"]
-        # The type of the vendor's own call goes back with it: there are two of them.
+        # The type of the vendor's own call is sent back with it, because there are two types.
         own = ("type", "id", "name", "input") if kind == "tool_use" else ("id", "name", "input")
         arguments = msgspec.json.encode(block["input"]).decode()
         by_vendor = kind != "tool_use"
@@ -155,7 +155,7 @@ def _rest(block: dict[str, Any], *own: str) -> Metadata | None:
 
 
 _EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
-# All that a tool of ours holds.
+# All fields that our ToolSpec has.
 _TOOL_FIELDS: Final = frozenset({"type", "name", "description", "input_schema", "strict"})
 
 
@@ -190,7 +190,7 @@ def decode_request(http: HttpRequest, *, quirks: Quirks) -> Request:
     raises: BadRequest with the vendor's message
     """
     try:
-        # Twice: what we read is checked by its types, the rest goes on as it came.
+        # Decoded twice: known fields are checked by type, the rest is passed on unchanged.
         rest = _decode_any(http.body)
         body = _decode(http.body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -301,7 +301,7 @@ def _leftovers(body: _Body, rules: ClaudeRules) -> dict[str, Any]:
         del output["format"]
     if output:
         out["output_config"] = output
-    # Fields such as `cache_control`, for which a tool of ours has no place.
+    # Fields such as `cache_control`, which our ToolSpec does not have.
     if any(t.get("type") in (None, "custom") and not _TOOL_FIELDS.issuperset(t) for t in body.tools or ()):
         out["tools"] = body.tools
     return out

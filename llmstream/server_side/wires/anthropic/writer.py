@@ -110,7 +110,7 @@ class AnthropicShapes(Shapes[ContentBlock]):
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            # The vendor sends the input tokens here. Ours are known only at the end, and `message_delta`
+            # The vendor sends the input tokens here. Ours are known only at the end, when `message_delta`
             # replaces both.
             "usage": {"input_tokens": 0, "output_tokens": 0},
         }
@@ -282,7 +282,7 @@ _EXCEPTIONS: Final = {
     "timeout_error": "modelTimeoutException",
 }
 
-# A reason of a vendor that writes so; ValidationException of AWS is none.
+# A reason in this vendor's style; ValidationException of AWS is not one.
 _CODE: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")
 
 
@@ -307,7 +307,7 @@ def error_event(info: ErrorInfo) -> dict[str, Any]:
 
 
 def exception_type(info: ErrorInfo) -> str:
-    """What Bedrock's runtime calls an error inside a stream."""
+    """The name of an error inside a stream of Bedrock's runtime."""
     return _EXCEPTIONS.get(error_type(info), "internalServerException")
 
 
@@ -331,7 +331,7 @@ _OF_EVENT: Final = ("type", "delta", "usage")
 
 
 def complete_response(body: bytes, *, framing: Literal["sse", "aws-event-stream"]) -> dict[str, Any]:
-    """The message that the events of a stream make."""
+    """The message assembled from the events of a stream."""
     if framing == "sse":
         return _message(sse_objects(body))
     frames = invoke_frames(provider="bedrock", max_bytes=max(1024, len(body)))

@@ -112,7 +112,7 @@ def check_tools(config: dict[str, Any] | None, kinds: set[str]) -> None:
     raises: BadRequest
     """
     if config is None:
-        # Also if no tool may be called any more: clients that drop the tools at the last step fail here.
+        # Also if no tool may be called: clients that drop the tools at the last step fail here.
         if kinds & {"toolUse", "toolResult"}:
             raise refusal(
                 "The toolConfig field must be defined when using toolUse and toolResult content blocks."
@@ -141,7 +141,7 @@ def check_tools(config: dict[str, Any] | None, kinds: set[str]) -> None:
 def _check_tool(path: str, tool: Any) -> str:
     """Checks a tool; returns its name, or "" for other entries of the list."""
     kind, value = member(path, tool if isinstance(tool, dict) else {})
-    # It stands among the tools, and has no name.
+    # A cache point is in the list of tools, and has no name.
     if kind == "cachePoint":
         return ""
     name = value.get("name") if isinstance(value, dict) else None

@@ -71,7 +71,7 @@ class TurnReader:
         for turn in turns:
             parts: list[Part] = []
             for block in turn.content:
-                # `check_turns` has made sure that there is one.
+                # `check_turns` guarantees that there is one.
                 ((kind, value),) = ((k, v) for k, v in block.items() if v is not None)
                 _append(parts, kind, value, self._part(kind, value))
             if turn.role != "user":
@@ -180,7 +180,7 @@ def decode_request(http: HttpRequest) -> Request:
     raises: BadRequest with the vendor's message
     """
     try:
-        # Twice: what we read is checked by its types, the rest goes on as it came.
+        # Decoded twice: known fields are checked by type, the rest is passed on unchanged.
         rest = _decode_any(http.body)
         body = _decode(http.body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -282,13 +282,13 @@ def _format(output: dict[str, Any]) -> ResponseFormat | None:
 def _request_reader_reasoning(
     fields: dict[str, Any], output: dict[str, Any], can: Traits, *, by_budget: bool
 ) -> ReasoningOptions | None:
-    """Reads how thinking is requested; removes the fields that we would write alike.
+    """Reads how thinking is requested; removes the fields that encoding would write identically.
 
     by_budget: this Claude model accepts a budget of tokens
     """
     if can.reasoning == "claude" and by_budget:
         match fields.get("thinking"):
-            # Beside another field, encoding would not write the same again.
+            # With other fields, encoding would not reproduce the same body.
             case {"type": "enabled", "budget_tokens": int(budget), **rest} if not rest and not output:
                 del fields["thinking"]
                 return ReasoningOptions(budget_tokens=budget)

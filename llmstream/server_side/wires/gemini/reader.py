@@ -193,7 +193,7 @@ def _text(value: Any) -> str:
 
 
 _EFFORTS: Final = ("minimal", "low", "medium", "high")
-# A function with other fields goes back as it came, in `provider_options`.
+# A function with other fields is passed back unchanged, in `provider_options`.
 _DECLARED: Final = frozenset({"name", "description", "parameters", "parametersJsonSchema"})
 _READ: Final = frozenset(
     {"contents", "systemInstruction", "tools", "model", "generationConfig", "toolConfig"}

@@ -46,7 +46,7 @@ __all__ = ["decode_request"]
 
 _CONTENTS: Final = frozenset({"text", "image", "audio", "video", "document"})
 _MEDIA_FIELDS: Final = frozenset({"type", "data", "uri", "mime_type"})
-# With us part of the media type of raw audio.
+# In our form part of the media type of raw audio.
 _SAMPLING: Final = frozenset({"sample_rate", "channels"})
 
 
@@ -56,7 +56,7 @@ class StepReader:
     def __init__(self, new_call_id: Callable[[], str]) -> None:
         self._new_call_id = new_call_id
         self._messages: list[Message] = []
-        self._parts: list[list[Part]] = []  # of each of them
+        self._parts: list[list[Part]] = []  # of each step
 
     def read(self, given: Any) -> list[Message]:
         """Reads an `input`: a text, a list of contents, or a list of steps.
@@ -214,7 +214,7 @@ _EFFORTS: Final = ("minimal", "low", "medium", "high")
 _READ: Final = frozenset(
     {"model", "input", "system_instruction", "tools", "stream", "generation_config", "response_format"}
 )
-# A function with other fields goes back as it came.
+# A function with other fields is passed back unchanged.
 _DECLARED: Final = frozenset({"type", "name", "description", "parameters"})
 
 

@@ -251,7 +251,7 @@ class InteractionsShapes(Shapes[Step]):
     def _annotate_rest(self, step: Step, annotations: list[Any]) -> bytes:
         """Writes annotations of the end that no delta had, and those of other sources first.
 
-        An annotation may be there twice, so they are counted.
+        Counted, because an annotation may occur twice.
         """
         known = set(map(_encode, annotations))
         rest = [annotation for annotation in step.waiting if _encode(annotation) not in known]

@@ -44,7 +44,7 @@ _OURS: Final = frozenset({"type", "item_id", "provider", "item", "input"})
 
 
 def own_metadata(metadata: Metadata | None) -> dict[str, Any]:
-    """Returns what this dialect's decoder put in the metadata of an event."""
+    """Returns this dialect's metadata of an event."""
     return (metadata or {}).get(KEY, {})
 
 
@@ -245,7 +245,7 @@ class ProseEncoder:
         return self._reasoning_done(last)
 
     def source(self, event: Source) -> bytes:
-        """Writes a source into the open text, or holds it for the next; a search has its sources already."""
+        """Writes a source into the open text, or buffers it for the next; a search has its own."""
         if own_metadata(event.provider_metadata).get("type") == LISTED:
             return b""
         self._sources.append(event)
@@ -280,7 +280,7 @@ class ProseEncoder:
         return self._frames.event("response.output_text.delta", **where, logprobs=logprobs)
 
     def _cite(self, text: _Prose | None) -> bytes:
-        """Writes the held sources into a text, if one is open."""
+        """Writes the buffered sources into a text, if one is open."""
         if text is None:
             return b""
         data = b""

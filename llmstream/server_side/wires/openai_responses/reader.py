@@ -68,7 +68,7 @@ _OUTPUTS: Final = {
     "tool_search_output": "tool search output",
 }
 
-# Outputs of text or parts; the others go back as they came.
+# Outputs of text or parts; the others are passed back unchanged.
 _PLAIN: Final = ("function_call_output", "custom_tool_call_output")
 
 
@@ -85,7 +85,7 @@ class InputReader:
         self._leading = leading
         self._continued = continued
         self._out: list[Message] = []
-        self._parts: list[list[Part]] = []  # of each of them
+        self._parts: list[list[Part]] = []  # of each item
         self._names: dict[str, str] = {}
         self._pending: dict[str, str] = {}
         self._ids: set[str] = set()
@@ -142,7 +142,7 @@ class InputReader:
 
     def _check_id(self, item: dict[str, Any], kind: str) -> None:
         item_id = item.get("id")
-        # A reference repeats an id on purpose.
+        # A reference repeats an id intentionally.
         if not isinstance(item_id, str) or kind == "item_reference":
             return
         if item_id in self._ids:
@@ -406,7 +406,7 @@ def _settings(body: dict[str, Any], quirks: Quirks) -> Settings:
     samples = sampling == "always" or (sampling == "at-none" and effort == "none")
     for field in _NUMBERS:
         name = field.wire_name
-        # The body itself is compared with what we would send.
+        # The body is compared with the one that encoding produces.
         given = {name: body.get(name)}
         found |= read_settings(given, (field,), wrong_type=wrong_type, out_of_range=out_of_range)
         if name in found and quirks.reasoning_model_rules and not samples:
@@ -479,7 +479,7 @@ def _reasoning(body: dict[str, Any], quirks: Quirks) -> ReasoningOptions | None:
 
 
 class BackgroundRequest(msgspec.Struct, frozen=True):
-    """What a client requests of a response in the background."""
+    """A request about a response in the background."""
 
     action: Literal["stream", "read", "cancel"]
     position: Position

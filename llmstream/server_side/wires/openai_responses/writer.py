@@ -45,7 +45,7 @@ from llmstream.server_side.wires.openai_responses.item_writer import CallEncoder
 __all__ = ["ResponseWriter", "complete_response", "repeated_settings"]
 
 
-# Errors that a body shows by ending early.
+# Errors that are represented by a truncated body.
 _CUT: Final = frozenset({"incomplete-stream", "connection-lost"})
 
 
@@ -143,7 +143,7 @@ class ResponseWriter:
         return self._frames.in_one_piece({**item, **made}, {**item, "status": "in_progress"})
 
     def _finish(self, event: Finish) -> bytes:
-        # The client is to see what the vendor's did: a body without an end.
+        # The client must get what the vendor's client got: a body without an end.
         if self._error is not None and self._error.code in _CUT:
             return b""
         own = {k: v for k, v in own_metadata(event.provider_metadata).items() if k != "response_id"}
@@ -200,7 +200,7 @@ _SETTINGS: Final = (
 # Fields in which the vendor adds its defaults.
 _INSIDE: Final = ("reasoning", "text")
 
-# In place of the conversation, which no response repeats. JSON mode requires the word.
+# Instead of the conversation, which responses do not repeat. JSON mode requires the word.
 _PROMPT: Final = Message.user("Answer as json.")
 
 
@@ -218,7 +218,7 @@ def repeated_settings(request: Request, quirks: Quirks, *, provider: str) -> dic
         short = msgspec.structs.replace(request, messages=(*leading, _PROMPT))
         body = encode_request(short, quirks, provider=provider).http.json()
     except CallerError:
-        # The request did not come over this wire.
+        # The request was made on another wire.
         return {}
     out = {name: body[name] for name in _SETTINGS if body.get(name) is not None}
     out |= {name: body[name] for name in _INSIDE if isinstance(body.get(name), dict)}
