@@ -110,7 +110,9 @@ class Blocks(Generic[B]):
         self._make = make
         self._key = key
         self._closing = closing
-        self._prose: dict[str, dict[Hashable, None]] = {"text": {}, "reasoning": {}}  # open, by kind
+        # Open blocks in their order.
+        self._texts: dict[Hashable, None] = {}
+        self._reasonings: dict[Hashable, None] = {}
         self._held_back: dict[Hashable, None] = {}
         self._tool_names: dict[str, str] = {}
         # Dicts, since an empty set takes 216 bytes; each open stream has both, and most put nothing in.
@@ -167,11 +169,11 @@ class Blocks(Generic[B]):
             self.retain(block, held)
         out = self._reader.out
         if block.kind == "text":
-            self._prose["text"][index] = None
+            self._texts[index] = None
             self.text_id = block.id
             out.append(TextStart(block.id, block.metadata))
         elif block.kind == "reasoning":
-            self._prose["reasoning"][index] = None
+            self._reasonings[index] = None
             self.reasoning_id = block.id
             out.append(ReasoningStart(block.id, block.metadata))
         elif block.kind == "tool":
@@ -256,7 +258,7 @@ class Blocks(Generic[B]):
         """Closes an open block; its call, if it has one, is complete."""
         block = self._remove(index)
         metadata = self._closing(block)
-        if block.kind in self._prose:
+        if block.kind in ("text", "reasoning"):
             if self._logprobs is not None:
                 self._reader.let_go(self._logprobs.held)
                 metadata = merge_metadata(metadata, self._logprobs.of_block())
@@ -269,8 +271,10 @@ class Blocks(Generic[B]):
         block = self.opened.pop(index)
         self._reader.let_go(block.held)
         self._held_back.pop(index, None)
-        if block.kind in self._prose:
-            del self._prose[block.kind][index]
+        if block.kind == "text":
+            del self._texts[index]
+        elif block.kind == "reasoning":
+            del self._reasonings[index]
         if self.text_id == block.id:
             self.text_id = None
         if self.reasoning_id == block.id:
@@ -347,9 +351,8 @@ class Blocks(Generic[B]):
     def close_prose(self, *kinds: str) -> None:
         """Closes open blocks of these kinds; of both if none is named."""
         for kind in kinds or ("reasoning", "text"):
-            if self._prose[kind]:
-                for index in list(self._prose[kind]):
-                    self.close(index)
+            for index in list(self._texts if kind == "text" else self._reasonings):
+                self.close(index)
 
     def add_logprobs(self, found: object) -> None:
         """Log probabilities of the fragment that comes next."""

@@ -382,7 +382,7 @@ class Answer:
         plan, response = self._plan, self.response
         error = plan.decode_error(response.status, response.headers, body)
         # For example, the Date header of the response shows that the local clock is wrong.
-        if plan.learn(response.url, response.status, response.headers, body):
+        if plan.vendor.learn(response.url, response.status, response.headers, body):
             error.retryable, error.retry_after_s = True, 0.0
         return error
 

@@ -226,8 +226,7 @@ class Adapter:
         self._key = key
         self._dialect = dialect
         self._sent: HttpRequest | None = None
-        self._learned: list[Refused] = []
-        self._messages: dict[tuple[str, ...], str] = {}
+        self._learned: dict[Refused, str] = {}  # with the error's message
         self._repairs: LLMStreamError | None = None
 
     def fit(self, encoded: Encoded) -> Encoded:
@@ -252,8 +251,7 @@ class Adapter:
         refused = refused_hint(error, self._sent)
         if refused is None:
             return False
-        self._learned.append(refused)
-        self._messages[refused.path] = error.message
+        self._learned[refused] = error.message
         return True
 
     def confirm(self) -> None:
@@ -277,7 +275,7 @@ class Adapter:
         return self._dialect.repaired(http, error)
 
     def _warning(self, refused: Refused) -> Warning:
-        message = self._messages.get(refused.path)
+        message = self._learned.get(refused)
         details = "this model refused it before" if message is None else f"the model refused it: {message}"
         return UnsupportedSetting(refused.hint, details)
 

@@ -135,19 +135,17 @@ class StoredAnswer(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The inputs of a call.
 
+    vendor:      explains errors of its servers, and knows how they count tokens
     prepare:     called before each attempt, because keys and signatures expire
-    explain:     adds to an error a hint at the cause, derived from the URL
     new_keys:    whether `prepare` may use another key after a refusal
     model, call_id: identify the call in observations
     request:     for observers with `wants_content`
     adapter:     removes refused fields from requests; None to keep them
     stored:      requests for the stored answer, if it should be resumed after a break
-    learn:       whether a refusal (URL, status, headers, body) makes another attempt useful
     follows:     whether `decoder` may return a decoder of stored answers
     continued:   prepares the next request, if the vendor splits long answers and they should continue
     sockets:     how it uses a WebSocket; None for HTTP
     max_output_tokens: of the request, for the limiter's estimate
-    cached_input_is_free: whether the vendor's limits leave out input that it read from its cache
     body:        what reads the body of each response in place of it; None for the body itself
     """
 
@@ -155,9 +153,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     prepare: Callable[[], Awaitable[Prepared]]
     decoder: Callable[[], Decoder]
     decode_error: Callable[[int, dict[str, str], bytes], LLMStreamError]
-    content_type: str
-    explain: Callable[[LLMStreamError, HttpRequest], None] = lambda error, http: None
-    learn: Callable[[str, int, dict[str, str], bytes], bool] = lambda *_: False
+    vendor: Provider
     deadlines: Deadlines = Deadlines()
     retry: Retry = Retry()
     session: aiohttp.ClientSession | None = None
@@ -172,10 +168,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     call_id: str = ""
     limiter: RateLimiter | None = None
     max_output_tokens: int = 0
-    cached_input_is_free: bool = False
     observe: Observe | None = None
     request: Request | None = None
     body: Callable[[Body], Body] | None = None
+
+    @property
+    def content_type(self) -> str:
+        """The media type of a streamed response."""
+        return self.vendor.dialect.content_type
 
 
 def asking_to_store(dialect: Dialect, request: Request, *, provider: str) -> tuple[Request, list[Warning]]:
@@ -374,9 +374,7 @@ def _plan(model: PlannedModel, request: Request, given: Options, call_id: str, *
     return Plan(
         provider=model.provider.name,
         decode_error=model._decode_error,
-        explain=model.provider.explain,
-        learn=model.provider.learn,
-        content_type=model.provider.dialect.content_type,
+        vendor=model.provider,
         deadlines=given.get("deadlines") or model.deadlines,
         retry=given.get("retry") or model.retry,
         session=model._session,
@@ -386,7 +384,6 @@ def _plan(model: PlannedModel, request: Request, given: Options, call_id: str, *
         call_id=call_id,
         limiter=model.limiter,
         max_output_tokens=request.settings.max_output_tokens or 0,
-        cached_input_is_free=model.provider.cached_input_is_free,
         observe=joined(model.observe, given.get("observe")),
         request=request,
         **ways,

@@ -89,7 +89,7 @@ class Repairs:
         self._known: list[Message] = []
         self._given: list[Message] = []
         self._before_last: tuple[int, _Repairer] | None = None
-        self._without_urls: list[Message] = []
+        self._without_urls: list[Message] | None = None
 
     # Created at the first repair: a conversation of plain messages never needs one, and its stream would hold
     # 2.4 KB of empty collections.
@@ -98,12 +98,13 @@ class Repairs:
         return _Repairer()
 
     def begin(self) -> None:
-        """Counts a request. From the second one on, the encoded form of its messages is cached."""
+        """Counts a request. From the second one on, what was found out about its messages is cached."""
         self._requests += 1
         if self._requests == 2:  # most conversations have a single request, which would not benefit
             from llmstream.dialects.written import Written  # already imported by the first request
 
             self.written = Written()
+            self._without_urls = []
 
     def growing(self, messages: Iterable[Message]) -> Growing:
         """The messages of a request of this conversation."""
@@ -130,6 +131,8 @@ class Repairs:
     def without_urls(self, messages: Sequence[Message]) -> int:
         """The number of leading messages without a file URL, which are not searched at each turn."""
         known = self._without_urls
+        if known is None:
+            return 0
         del known[unchanged(known, messages) :]
         added = takewhile(
             lambda message: not any(part.url for part in _media_of(message)), messages[len(known) :]

@@ -250,7 +250,7 @@ class HTTPCall:
                 events = await self._attempt()
             except LLMStreamError as error:
                 if self._http is not None:
-                    plan.explain(error, self._http)
+                    plan.vendor.explain(error, self._http)
                 failure = self._attempts.scrubbed(error)
                 self._drop_answer()
                 self._slow_down(failure)
@@ -388,7 +388,7 @@ class HTTPCall:
         if usage.input_tokens is None and usage.output_tokens is None:
             return None
         read = (usage.input_tokens or 0) - (paid.input_tokens or 0)
-        if self._plan.cached_input_is_free:
+        if self._plan.vendor.cached_input_is_free:
             read -= (usage.cached_input_tokens or 0) - (paid.cached_input_tokens or 0)
         return Usage(max(0, read), max(0, (usage.output_tokens or 0) - (paid.output_tokens or 0)))
 
