@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import operator
 import os
 import socket
 import threading
@@ -285,9 +286,16 @@ async def places(wire: Wire) -> None:
             await stream.aclose()
 
 
+HALF = operator.attrgetter("half")
+
+
+def flood_of_text(wire: Wire) -> Flood:
+    return Flood(wire.text("late") * 50)
+
+
 def cancelled(*steps: Any, times: int = 1, after_s: float = 0.03) -> Any:
     async def run(wire: Wire) -> None:
-        script = [wire.half if step == "half" else step for step in steps]
+        script = [step(wire) if callable(step) else step for step in steps]
         if script[0] is not Do.HANG or len(script) > 1:
             script = answered(wire, *script)
         async with FaultServer(script) as server, no_leaks():
@@ -624,9 +632,13 @@ DRILLS: list[Drill] = [
     places,
     Drill(name="a cancel before the head", row=37, play=cancelled(Do.HANG)),
     Drill(name="a cancel after the head", row=37, play=cancelled(b"\n", Do.HANG)),
-    Drill(name="a cancel in mid-stream", row=37, play=cancelled("half", Do.HANG)),
-    Drill(name="a double cancel in mid-stream", row=37, play=cancelled("half", Do.HANG, times=2)),
-    Drill(name="a cancel during a flood", row=37, play=cancelled("half", Flood(b": x\n\n"))),
+    Drill(name="a cancel in mid-stream", row=37, play=cancelled(HALF, Do.HANG)),
+    Drill(name="a double cancel in mid-stream", row=37, play=cancelled(HALF, Do.HANG, times=2)),
+    Drill(
+        name="a cancel during a flood",
+        row=37,
+        play=cancelled(HALF, flood_of_text),
+    ),
     cancelled_asleep,
     cancelled_at_the_key,
     *(
