@@ -234,6 +234,7 @@ class ToolCallTracker:
 
     ids:     used ids of the response, such as of blocks and sources; a call gets none of them
 
+    open:    calls whose end has not come
     started: number of inputs that have started to stream
     called:  number of calls emitted
     """
@@ -253,7 +254,7 @@ class ToolCallTracker:
         self._new_id = new_id
         self._reserved = reserved
         self._calls: list[OpenCall] = []
-        self._open: dict[OpenCall, None] = {}
+        self.open: dict[OpenCall, None] = {}
         self._by_index: dict[int, OpenCall] = {}
         self._by_id: dict[str, OpenCall] = {}
         self._batch = 0
@@ -358,9 +359,7 @@ class ToolCallTracker:
         keep_cut:     emits invalid calls instead of dropping them
         """
         out: list[Event] = []
-        if not self._open:
-            return out
-        for call in sorted(self._open, key=lambda call: -1 if call.index is None else call.index):
+        for call in sorted(self.open, key=lambda call: -1 if call.index is None else call.index):
             self._end(call, out, truncated=truncated, in_one_piece=in_one_piece, keep_cut=keep_cut)
         return out
 
@@ -451,12 +450,12 @@ class ToolCallTracker:
 
     def _only_unfinished(self, where: str) -> OpenCall:
         """Returns the one open call; with none or several, the fragment is ambiguous."""
-        if len(self._open) != 1:
+        if len(self.open) != 1:
             raise DecodeError(
-                f"a fragment of a tool call is for {where} and has no id or name, while {len(self._open)} "
+                f"a fragment of a tool call is for {where} and has no id or name, while {len(self.open)} "
                 "calls are open. It was ignored."
             )
-        return next(iter(self._open))
+        return next(iter(self.open))
 
     def _begin(self, index: int | None, out: list[Event]) -> OpenCall:
         if len(self._calls) >= self._limits.max_blocks:
@@ -469,7 +468,7 @@ class ToolCallTracker:
         call = OpenCall(index)
         self._calls.append(call)
         self._hold(_CALL_BYTES)
-        self._open[call] = None
+        self.open[call] = None
         if index is not None:
             self._by_index[index] = call
         return call
@@ -528,7 +527,7 @@ class ToolCallTracker:
         keep_cut: bool = False,
     ) -> None:
         call.closed = True
-        del self._open[call]
+        del self.open[call]
         if call.name is None:
             return
         call_id = call.id or self._start(call, out)

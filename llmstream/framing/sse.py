@@ -108,6 +108,20 @@ def _read_blocks(blocks: list[bytes], eol: bytes, payloads: list[bytes]) -> bool
     return True
 
 
+def _payloads_of_few(lines: list[bytes]) -> list[bytes] | None:
+    """Returns the payloads of blocks that all have a name, or all have none; None for any other lines.
+
+    Of few lines, such as the last of a response; of many, `payloads_of_run` takes less.
+    """
+    if not any(lines[1::2]):
+        payloads = [line[6:] for line in lines[::2] if line[:6] == b"data: "]
+        return payloads if 2 * len(payloads) == len(lines) else None
+    if any(lines[2::3]) or not all(line[:6] == b"event:" for line in lines[::3]):
+        return None
+    payloads = [line[6:] for line in lines[1::3] if line[:6] == b"data: "]
+    return payloads if 3 * len(payloads) == len(lines) else None
+
+
 _T = TypeVar("_T")
 
 _BOM = b"\xef\xbb\xbf"
@@ -212,11 +226,13 @@ class SSEDecoder:
         """
         if self._clean and len(chunk) <= self._small and chunk[-1:] == b"\n":
             # The common case, one block that is one chunk: bytes.splitlines knows LF, CR and CRLF only.
-            match chunk.splitlines():
+            match lines := chunk.splitlines():
                 case [line, b""] if line[:6] == b"data: ":
                     return [line[6:]]
                 case [name, line, b""] if line[:6] == b"data: " and name[:6] == b"event:":
                     return [line[6:]]
+                case [*_, b""] if (few := _payloads_of_few(lines)) is not None:
+                    return few
         text = self._admit(chunk)
         if not text:
             return []

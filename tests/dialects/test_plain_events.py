@@ -96,3 +96,32 @@ def test_a_null_field_is_still_plain():
     body = chat(30, usage=None, error=None) + b"data: [DONE]\n\n"
     events = decode_body(body, dialect_class("openai-chat")())
     assert [event.delta for event in events if isinstance(event, ls.TextDelta)] == ["a"] * 30
+
+
+def responses(*events: dict[str, Any]) -> bytes:
+    """Events of the Responses API behind the start of a call, its first fragment included."""
+    item = {"type": "function_call", "call_id": "call_a", "name": "f", "id": "fc_1", "arguments": ""}
+    added = {"type": "response.output_item.added", "output_index": 0, "item": item}
+    return b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in (added, piece("{"), *events))
+
+
+def piece(delta: str, kind: str = "response.function_call_arguments.delta") -> dict[str, Any]:
+    """An event with a fragment for that call."""
+    return {"type": kind, "output_index": 0, "delta": delta}
+
+
+def test_only_its_own_fragments_join_an_input():
+    decoder = dialect_class("openai-responses")().decoder(provider="any")
+    events = decoder.feed(responses(piece("a"), piece("b", "response.other.delta"), piece("c")))
+    assert [event.delta for event in events if isinstance(event, ls.ToolInputDelta)] == ["{", "a", "c"]
+
+
+def test_events_of_other_types_are_misses():
+    """Each is decoded twice, as long as the strict type is tried."""
+    decoder = dialect_class("openai-responses")().decoder(provider="any")
+    assert isinstance(decoder, PayloadDecoder)
+    decoder.feed(responses(*[piece("b", "response.other.delta")] * 10))
+    assert decoder._tries_plain
+    for _ in range(10):
+        decoder.feed(b"data: %b\n\n" % json.dumps(piece("b", "response.other.delta")).encode())
+    assert not decoder._tries_plain

@@ -163,6 +163,33 @@ def test_long_runs_cut_into_blocks_of_bytes(names: list[bytes], eol: bytes) -> N
         assert payloads_of(body[i : i + size] for i in range(0, len(body), size))[0] == texts
 
 
+@pytest.mark.parametrize(
+    ("blocks", "expected"),
+    [
+        ([b"data: a", b"data: b"], [b"a", b"b"]),
+        ([b"event: x\ndata: a", b"event: y\ndata: b"], [b"a", b"b"]),
+        ([b"data: a", b"event: x\ndata: b"], [b"a", b"b"]),
+        ([b"event: x\ndata: a", b"id: 1\ndata: b"], [b"a", b"b"]),
+        ([b"data: a", b": comment"], [b"a"]),
+        ([b"event: x\ndata: a", b"event: y\nretry: 1"], [b"a"]),
+        ([b"data: a\ndata: b", b"data: c\ndata: d"], [b"a\nb", b"c\nd"]),
+        ([b"data: a", b"", b"data: b"], [b"a", b"b"]),
+        ([b"event: x", b"data: a"], [b"a"]),
+        ([b"data: a", b"data:b"], [b"a", b"b"]),
+        ([b"event: x\ndata:a", b"event: y\ndata: b"], [b"a", b"b"]),
+        ([b"event: x\ndata: a\nid: 1\nevent: y\ndata: b"], [b"a\nb"]),
+        ([b"event: x\ndata: a", b"data: b\ndata: c"], [b"a", b"b\nc"]),
+    ],
+)
+@pytest.mark.parametrize("eol", [b"\n", b"\r\n"])
+def test_a_few_blocks_in_one_chunk(blocks: list[bytes], expected: list[bytes], eol: bytes) -> None:
+    """As the last events of a response arrive; what has another shape is read by lines."""
+    chunk = b"".join(block.replace(b"\n", eol) + 2 * eol for block in blocks)
+    found, decoder = payloads_of([b"data: 0\n\n", chunk])
+    assert found == [b"0", *expected]
+    assert decoder.last_event_id == ("1" if b"id: 1" in chunk else "")
+
+
 def test_feed_and_feed_data_may_be_mixed() -> None:
     decoder = SSEDecoder()
     assert decoder.feed_data(b"event: a\ndata: 1\n\nevent: b\ndata: ") == [b"1"]

@@ -240,9 +240,9 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
             case {"toolUse": dict(wire)}:
                 self._tool_start(index, wire)
             case {"toolResult": dict(wire)}:
-                self._blocks.open(index, OpenBlock("result", wire=wire), held=held_size(wire))
+                self._blocks.open(index, OpenBlock("result", wire=wire), held=self.held_of(wire))
             case {"image": dict(wire)}:
-                self._blocks.open(index, OpenBlock("image", wire=wire), held=held_size(wire))
+                self._blocks.open(index, OpenBlock("image", wire=wire), held=self.held_of(wire))
 
     def _tool_start(self, index: Hashable, wire: dict[str, Any]) -> None:
         known = self._opened.get(index)
@@ -262,7 +262,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
             metadata={KEY: rest} if rest else None,
             wire=wire,
         )
-        self._blocks.open(index, block, held=held_size(wire))
+        self._blocks.open(index, block, held=self.held_of(wire))
 
     def _prose(self, index: Hashable, kind: str) -> OpenBlock | None:
         """Returns the block of text or reasoning, opened if needed."""

@@ -99,7 +99,7 @@ class Steps:
         self.any_came = True
         step = OpenStep(step_kind(wire["type"]), dict(wire))
         self.open[index] = step
-        self._retain(step, held_size(wire))
+        self._retain(step, self._reader.held_of(wire))
         if step.kind == "thought":
             step.id = self._block_id()
             self._reader.out.append(ReasoningStart(step.id))

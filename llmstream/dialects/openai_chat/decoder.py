@@ -47,6 +47,8 @@ from llmstream.grammar import TRUNCATING
 __all__ = ["OpenAIChatDecoder"]
 
 _DONE: Final = b"[DONE]"
+# Where the last chunks begin: finish reason, usage and `[DONE]`, as OpenAI sends them.
+_LAST: Final = -3
 # The ids that Bedrock gives to calls, again in each answer; see `ToolQuirks.numbered_call_ids`.
 _NUMBERED_ID: Final = re.compile(r"call_\d+")
 
@@ -102,6 +104,18 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
     # The loop over chunks.
 
     def _read(self, payloads: list[bytes]) -> None:
+        """Decodes chunks, to `[DONE]`."""
+        if self._include_raw or payloads[-1:] != [_DONE]:
+            self._read_pieces(payloads)
+            return
+        # That `[DONE]` is no JSON would cost an exception, and so would a chunk before it that is no piece.
+        self._read_pieces(payloads[:_LAST])
+        if not self.done:
+            super()._read(payloads[_LAST:-1])
+        if not self.done:
+            self.on_done()
+
+    def _read_pieces(self, payloads: list[bytes]) -> None:
         """Decodes chunks. A measured hot loop: a piece of an open block becomes its delta here."""
         if not self._tries_plain:
             super()._read(payloads)
@@ -137,9 +151,6 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
             if growing is not None:
                 tools.count(growing)
                 growing = None
-            if payload == _DONE:  # at once: that it is no JSON costs an exception
-                self.on_done()
-                return
             super()._read([payload])
             if self.done:
                 return
@@ -425,6 +436,8 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         self._blocks.close_prose()
 
     def _end_calls(self) -> None:
+        if not self._tools.open:
+            return
         truncated = finish_reason(self._raw_reason, self._quirks.finish_reasons) in TRUNCATING
         started = self._tools.started
         events = self._tools.finish(truncated=truncated)

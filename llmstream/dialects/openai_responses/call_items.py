@@ -23,7 +23,7 @@ from llmstream.dialects.openai_responses.items import (
 from llmstream.dialects.openai_responses.open_items import INPUT, OpenItem, OpenItems, Slot
 from llmstream.dialects.openai_responses.prose_items import Messages, Sources
 from llmstream.dialects.openai_responses.wire import KEY, WireEvent, extras_of, listed_sources
-from llmstream.dialects.payload_size import held_size, utf8_size
+from llmstream.dialects.payload_size import utf8_size
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
     ToolApprovalRequest,
@@ -161,7 +161,7 @@ class Calls:
     def _update(self, item: OpenItem, wire: dict[str, Any]) -> None:
         item.wire = _latest(item.wire, wire)
         if item.wire is wire:
-            self._reader.hold(held_size(wire))
+            self._reader.hold(self._reader.held_of(wire))
 
     def _input(self, item: OpenItem, fragment: object, *, quote: bool = False) -> None:
         """Adds a fragment of input; with quote, it is text to put inside a JSON string."""
@@ -320,7 +320,7 @@ class Calls:
         if again and not found:
             return
         item.wire = {**item.wire, **found}
-        self._reader.hold(held_size(found))
+        self._reader.hold(self._reader.held_of(found))
         item.given.add(INPUT)
         text = input_layout(item.wire).text
         self._complete_input(item, text)

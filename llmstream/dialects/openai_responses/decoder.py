@@ -79,7 +79,7 @@ class OpenAIResponsesDecoder(PayloadDecoder[WireEvent]):
             try:
                 event = decode(payload)
             except UNREADABLE:
-                misses += 1
+                pass
             else:
                 item, delta = by_place.get(event.output_index), event.delta
                 if item is not None and delta:
@@ -92,7 +92,7 @@ class OpenAIResponsesDecoder(PayloadDecoder[WireEvent]):
                         ):
                             out.append(TextDelta(delta, item.block))
                             continue
-                    elif item.call_id is not None:
+                    elif event.type == "response.function_call_arguments.delta" and item.call_id is not None:
                         if item is not growing:
                             most = most or most_held(payloads)
                             growing = self._response.calls.growing(item, growing, most)
@@ -100,6 +100,7 @@ class OpenAIResponsesDecoder(PayloadDecoder[WireEvent]):
                             item.parts.append(delta)
                             out.append(ToolInputDelta(delta, item.call_id))
                             continue
+            misses += 1
             self._read_other(payload, growing)
             growing = None
             if self.done:

@@ -45,6 +45,7 @@ _NAMES: Final = {
 }
 
 _NAMED: Final = frozenset({"function_call", "custom_tool_call", "mcp_call", "mcp_approval_request"})
+_CALLS: Final = _NAMED | _NAMES.keys()
 # Calls of xAI's own tools, beside those that OpenAI has as well; their input is `arguments`.
 _XAI_CALLS: Final = frozenset(
     {"x_search_call", "code_execution_call", "view_image_call", "view_x_video_call"}
@@ -88,7 +89,7 @@ _WRAPPERS: Final = frozenset({"parallel", "multi_tool_use.parallel"})
 def is_call_item(item: dict[str, Any]) -> bool:
     """Whether an item is a call of a tool."""
     kind = item.get("type")
-    return isinstance(kind, str) and (kind in _NAMED or kind in _NAMES)
+    return isinstance(kind, str) and kind in _CALLS
 
 
 def is_hosted(item: dict[str, Any]) -> bool:
@@ -130,10 +131,11 @@ def call_id_of(item: dict[str, Any]) -> str | None:
 
 def _is_of_xai(item: dict[str, Any]) -> bool:
     # xAI's own tools also come as custom calls, whose item id ends in the id of the call (seen 2025-12).
+    if item.get("type") != "custom_tool_call":
+        return False
     item_id, call_id = item.get("id"), item.get("call_id")
     return (
-        item.get("type") == "custom_tool_call"
-        and isinstance(item_id, str)
+        isinstance(item_id, str)
         and isinstance(call_id, str)
         and not call_id.startswith("call_")
         and item_id.endswith(f"_{call_id}")
@@ -241,7 +243,8 @@ def wrapped_calls(item: dict[str, Any]) -> list[tuple[str, str]] | None:
 
 def may_wrap(item: dict[str, Any]) -> bool:
     """Whether an item may turn out to be a wrapper, so that its input is held back."""
-    return item.get("type") == "function_call" and tool_name_of(item) in _WRAPPERS
+    name = item.get("name")
+    return isinstance(name, str) and name in _WRAPPERS and item.get("type") == "function_call"
 
 
 def _json(value: object) -> str:

@@ -6,7 +6,6 @@ from typing import Any, Final, TypeAlias
 
 from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.openai_responses.wire import WireEvent
-from llmstream.dialects.payload_size import held_size
 from llmstream.errors import LimitExceeded
 from llmstream.unique_ids import UniqueIds
 
@@ -110,7 +109,7 @@ class OpenItems:
             if isinstance(name, str):
                 self._by_id[name] = opened
         self.count += 1
-        self._reader.hold(held_size(item))
+        self._reader.hold(self._reader.held_of(item))
         limit = self._reader.limits.max_blocks
         if self.count > limit:
             self._reader.fail(LimitExceeded(f"the response has more than {limit} items"))

@@ -7,7 +7,7 @@ share one Struct, so that an event is decoded once, and a harmless difference is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -82,11 +82,14 @@ class WireEvent(msgspec.Struct, gc=False):
 
 
 class PlainEvent(msgspec.Struct, gc=False):
-    """A piece of text or of the arguments of a call, as nearly all events are. No other event fits it."""
+    """A piece of text or of the arguments of a call, as nearly all events are.
 
-    type: Literal["response.output_text.delta", "response.function_call_arguments.delta"]
-    output_index: int
-    delta: str
+    Any type of event is accepted: to raise an error costs as much as to decode four pieces.
+    """
+
+    type: str
+    output_index: int = -1
+    delta: str = ""
     content_index: int = -1
     logprobs: list[None] | None = None
 
