@@ -91,8 +91,8 @@ class AgentEvents:
         self._progress: dict[str, dict[str, Any]] = {}
         self._approvals: dict[str, ToolApprovalRequest] = {}  # by the id of the call
         self._children: dict[str, AgentEvents] = {}  # running sub-agents, by the id of their call
-        self._all_below: set[str] = set()  # the sub-agents that it has started, recursively
-        self._below: set[str] = set()  # those of the response in progress
+        self._all_below: set[str] = set()  # the sub-agents that it has started, and theirs
+        self._below: set[str] = set()  # those of the response under way
 
     def feed(self, event: Event) -> None:
         """Writes one event; start and finish are the run's."""
@@ -420,8 +420,8 @@ class _Call:
     """A call without a result.
 
     shown: its id at the client
-    marks: our entries in its metadata; each event with metadata repeats them, since the last one applies
-    cut:   whether the response was interrupted inside it
+    marks: what is ours in its metadata; each event that has any repeats them, since the last one wins
+    cut:   whether the response broke off inside it
     write: writes a fragment of its arguments
     """
 
