@@ -246,7 +246,7 @@ class Guard:
         self._open_texts: dict[str, None] = {}
         self._used = UniqueIds()
         self._alias: dict[tuple[Family, str], str] = {}
-        # Dicts, since an empty set takes 216 bytes and an open stream keeps its guard.
+        # Dicts, since an empty set takes 216 bytes and each open stream has a guard.
         self._broken_inputs: dict[str, None] = {}
         self._broken: dict[Family, None] = {}  # of blocks that ended as incomplete
         self._called: dict[str, None] = {}
@@ -401,8 +401,8 @@ class Guard:
             out.append(self._renamed(event, block_id))
 
     def _justified(self, finish: Finish, out: list[Event]) -> Finish:
-        """Returns the finish; an error if a block broke off and the finish reason does not explain it."""
-        # These reasons say themselves why an input stopped.
+        """Returns the finish; an error if the finish reason does not explain an interrupted block."""
+        # These reasons already explain why an input stopped.
         broken = self._broken.keys() - ({"tool-input"} if finish.finish_reason in TRUNCATING else set())
         if broken and not self.errors:
             words = f"the answer ended though its {min(broken)} was not complete"
