@@ -83,7 +83,7 @@ class Journal:
         await anyio.to_thread.run_sync(self._file.write, line, self._compact_after)
 
     async def steps(self, run: str) -> JournalSteps:
-        """Where a run records its steps, for `Agent.stream(prompt, steps=)`; the same id goes on with it.
+        """Where a run records its steps, for `Agent.stream(prompt, steps=)`; the same id continues it.
 
         They stay in the file until `forget`, also those of a run that is over.
 

@@ -43,7 +43,6 @@ class NewJob:
     """A job as it is submitted.
 
     name:     unique; identifies the job after a crash
-
     endpoint: path of the requests, as the dialect has it
     headers:  that each request alone would have
     at:       Unix time in seconds before which it was certainly not created

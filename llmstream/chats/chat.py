@@ -350,7 +350,6 @@ class Chat:
         """What receives a turn of a stream or a run with `chat=`; theirs to call.
 
         model: the requested "provider:model"
-
         asked: the settings that were chosen, such as `temperature`, in the form of JSON
         """
         return PlainTurn(self.append)

@@ -1,7 +1,7 @@
 """Durable runs: agents that survive their process, and continue in another one.
 
     async with Runs("sqlite:runs.db") as runs:
-        run = runs.stream(agent, "order-4711", "Ship it.")    # the same id again goes on with it
+        run = runs.stream(agent, "order-4711", "Ship it.")    # the same id again continues it
         async for event in run:
             ...
 

@@ -206,7 +206,7 @@ async def given_once_and_heard(store: RunStore) -> None:
 
 
 async def ended_runs_are_deleted(store: RunStore) -> None:
-    """Runs that ended long ago are deleted with their steps, and no others."""
+    """Runs and their steps go once they have been over for long, and no others."""
     for run in ("over", "open"):
         await store.create(run, "clerk", "{}")
         await store.claim(run, "one", _LONG_S)
@@ -225,7 +225,7 @@ async def ended_runs_are_deleted(store: RunStore) -> None:
 
 
 async def changes_side_by_side_count(store: RunStore) -> None:
-    """Concurrent changes each have their own result; that of a lost run is False."""
+    """Changes that come together each have an answer of their own; that of a lost run is False."""
     runs = ["b", "a", "c"]
     for run in runs:
         await store.create(run, "clerk", "{}")

@@ -41,7 +41,7 @@ _POLL_S: Final = 0.5
 _SWEEP_S: Final = 3600.0
 
 # The longest id of a run, as of event logs.
-_MAX_CHARS: Final = 512
+_MOST_CHARS: Final = 512
 
 
 class Runs:
@@ -334,7 +334,7 @@ class Runs:
         await live.wait()
 
     async def status(self, run: str) -> RunInfo | None:
-        """The status of a run, with tokens and cost of all its processes; None if there is no such run."""
+        """Where a run is, with tokens and cost of all processes that had it; None if there is no such run."""
         await self._open()
         record = await self._store.record(run)
         if record is None:
@@ -396,8 +396,8 @@ class Runs:
 
 
 def _check_id(run: str) -> None:
-    if not isinstance(run, str) or not 0 < len(run) <= _MAX_CHARS or "\0" in run:
-        raise InvalidRequest(f"the id of a run is a str of 1 to {_MAX_CHARS} characters, got {run!r:.80}")
+    if not isinstance(run, str) or not 0 < len(run) <= _MOST_CHARS or "\0" in run:
+        raise InvalidRequest(f"the id of a run is a str of 1 to {_MOST_CHARS} characters, got {run!r:.80}")
 
 
 def _request(prompt: Prompt, options: Mapping[str, Any]) -> str:

@@ -205,7 +205,7 @@ class OwnedRun:
 async def _recorded(events: AsyncGenerator[Event], steps: StoreSteps) -> AsyncGenerator[Event]:
     """The events of a run, each once the responses before it are recorded.
 
-    The run goes on meanwhile: it comes to the calls of the response, whose beginnings share its commit.
+    The run continues meanwhile: it reaches the calls of the response, whose beginnings share its commit.
     """
     ahead: asyncio.Task[Event | None] | None = None
     try:

@@ -41,7 +41,7 @@ _CLOSING_S: Final = 5.0
 _PAST_S: Final = 0.01
 
 # The longest id of a run; it is part of keys and addresses.
-_MAX_CHARS: Final = 512
+_MOST_CHARS: Final = 512
 
 
 def open_logs(
@@ -313,7 +313,7 @@ class Logs:
         return status
 
     async def delete(self, run: str) -> None:
-        """Deletes a run and its events at once. The producer of an open run loses it; stop it first."""
+        """Deletes a run and its events at once. An open one is lost by its producer; stop it first."""
         _check_id(run)
         opened = await self._open()
         await self._store.delete(run)
@@ -435,9 +435,9 @@ class _Opened:
 
 
 def _check_id(run: str) -> None:
-    if not isinstance(run, str) or not 0 < len(run) <= _MAX_CHARS:
-        raise InvalidRequest(f"the id of a run is a str of 1 to {_MAX_CHARS} characters, got {run!r:.80}")
-    # A lone surrogate cannot be encoded as UTF-8, so it would fail in some stores only.
+    if not isinstance(run, str) or not 0 < len(run) <= _MOST_CHARS:
+        raise InvalidRequest(f"the id of a run is a str of 1 to {_MOST_CHARS} characters, got {run!r:.80}")
+    # A lone surrogate cannot be encoded as UTF-8, so that it would fail in some stores and not in others.
     if not run.isascii() and any("\ud800" <= character <= "\udfff" for character in run):
         raise InvalidRequest(f"the id of a run must be valid Unicode, got {run!r:.80}")
 

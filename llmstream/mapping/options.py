@@ -138,15 +138,15 @@ def map(  # the overloads have the types
     prompt:       a template with `{{column}}` for the columns of an item, or a function that makes the
                   prompt of an item. By default the item: a text, a message, a conversation; of a mapping
                   its column "prompt" or "messages"
-    concurrency:  how many requests may be under way at most. It begins with 8, doubles while nothing is
+    concurrency:  the maximum number of concurrent requests. It begins with 8, doubles while nothing is
                   refused, and halves when the vendor refuses because of load
     ordered:      give results in the order of the items; else as they are done
-    keep:         a file of JSON lines to which each result is written when it is there. The same call goes
-                  on from it: what it has is not asked again, and comes as results with `stored`
+    keep:         a file of JSON lines to which each result is written when it is there. The same call
+                  continues from it: stored rows are not requested again, and yield results with `stored`
     retry_failed: retry the failed items of the file
     fallback:     models to use if the first fails
     max_cost:     start no more requests when the cost, that of the file included, comes to this; in the
-                  unit of `price`. Requests under way are finished
+                  unit of `price`. Requests in progress are finished
     price:        as for `Agent`; by default `llmstream.prices.price`, if the extra `prices` is installed
     dedupe:       send the same request once, and give its answer to each item
     patience_s:   end the run after this many seconds in which the vendor refused everything

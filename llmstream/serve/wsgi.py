@@ -21,8 +21,8 @@ from llmstream.serve.body import Body, Source, body_of
 
 __all__ = ["LoopThread", "SyncBody", "loop_thread", "respond"]
 
-# Polling interval for a disconnected client, and so the delay of detecting it while idle.
-_POLL_S: Final = 0.05
+# How often a response looks whether its client is there, and so how long it runs on in a silence.
+_LOOK_S: Final = 0.05
 
 
 class SyncBody:
@@ -80,7 +80,7 @@ class SyncBody:
 
     async def _look(self, body: Body, is_gone: Callable[[], bool]) -> None:
         while not is_gone():  # noqa: ASYNC110  # a socket that the server owns, not the loop
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(_LOOK_S)
         self._disconnected = True
         await body.aclose()
 

@@ -177,7 +177,7 @@ class ToolOutcome:
             text = f"{text[:max_chars]}\n[cut: the first {max_chars} of {len(text)} characters]"
         parts, notes = _parts_within(self.parts, max_bytes)
         text = "\n".join(filter(None, (text, *notes)))
-        # A value next to a cut text would contain more than the model gets.
+        # A value beside a cut text would show what the model has not seen.
         return self if text == self.content else replace(self, content=text, parts=parts, output=None)
 
 

@@ -38,7 +38,7 @@ class RateLimiter:
                          "redis://host:6379/0" (also rediss:// and unix://; extra `redis`), or "sqlite:PATH"
                          for the processes of one machine. Give all of them the same numbers
     name:                of the shared limits, such as "openai-main"
-    on_loss:             while the store cannot be reached: "local" goes on with a share of the limits, the
+    on_loss:             while the store cannot be reached: "local" continues with a share of the limits, the
                          limits divided by the processes there were; "raise" fails with LimitsUnavailable
     lease_s:             of the shared store: an answer whose process has died counts for this time
     clock, call_later:   the time and a timer, for tests; by default the event loop's. Not with `shared`

@@ -3,9 +3,9 @@
 Requirements of the client:
 
 - A call belongs to a message of the assistant. Consecutive calls share one, and the text before them; text
-after them is a new message. Adjacent texts are one message: vendors begin a block for each citation.
+  after them is a new message. Adjacent texts are one message: vendors begin a block for each citation.
 - Ids of messages contain run, step and position, `RUN-STEP-PLACE`. From these `read` finds the messages of
-one response of the model, which the client stores with results between them.
+  one response of the model, which the client stores with results between them.
 - Data that a vendor wants back verbatim is in `encryptedValue`, our own marks in `metadata`.
 - A call that was cut off stays open if the run fails. If it does not, the client needs its end, and gets a
   result that reports it: a call without one is a call that the page should run.
@@ -61,7 +61,6 @@ class AgentEvents:
     """Writes the events of one agent.
 
     prefix:      what the ids of its messages begin with
-
     call_prefix: what the ids of its calls begin with, which are unique within one agent alone
     owner:       its `subagentRunId`; None for the run's own agent
 
@@ -91,8 +90,8 @@ class AgentEvents:
         self._progress: dict[str, dict[str, Any]] = {}
         self._approvals: dict[str, ToolApprovalRequest] = {}  # by the id of the call
         self._children: dict[str, AgentEvents] = {}  # running sub-agents, by the id of their call
-        self._all_below: set[str] = set()  # the sub-agents that it has started, recursively
-        self._below: set[str] = set()  # those of the response in progress
+        self._all_below: set[str] = set()  # the sub-agents that it has started, and theirs
+        self._below: set[str] = set()  # those of the response under way
 
     def feed(self, event: Event) -> None:
         """Writes one event; start and finish are the run's."""
@@ -420,8 +419,8 @@ class _Call:
     """A call without a result.
 
     shown: its id at the client
-    marks: our entries in its metadata; each event with metadata repeats them, since the last one applies
-    cut:   whether the response was interrupted inside it
+    marks: what is ours in its metadata; each event that has any repeats them, since the last one wins
+    cut:   whether the response broke off inside it
     write: writes a fragment of its arguments
     """
 

@@ -55,7 +55,7 @@ class History:
         self.system: list[str] = []
         self.ignored: list[str] = []
         self._names: dict[str, str] = {}  # of tools, by the id of the call
-        self._cut: set[str] = set()  # incomplete calls, which are dropped
+        self._cut: set[str] = set()  # calls that were cut off: they were never made
         self._by_provider: set[str] = set()
         self._response: tuple[Any, ...] | None = None  # the turn in progress
         self._parts: list[Part] = []

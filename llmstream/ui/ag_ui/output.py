@@ -83,7 +83,7 @@ class Output:
         return frames
 
     def write(self, kind: str, /, **fields: Any) -> None:
-        """Writes an event. Fields without a value must be omitted: the client rejects null."""
+        """Writes an event. Fields without a value have to be left out: the client refuses null."""
         event = {"type": kind, **fields}
         self.transcript.apply(event)
         self._frames.append(frame(event))

@@ -159,7 +159,7 @@ class Writer:
         error = (self._error or _INCOMPLETE) if event.finish_reason == "error" else None
         if error is None:
             self._release_error()
-        # Clients before 1.0 do not support outcomes, and get an error.
+        # Clients before 1.0 know no outcome, and get an error.
         was_stopped = error is not None and error.code == "stopped" and self._takes_outcomes
         if error is None or was_stopped:
             self._finish_run(event, was_stopped=was_stopped)

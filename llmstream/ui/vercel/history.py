@@ -2,8 +2,8 @@
 
 - UI messages, for a page that loads.
 - Events of the message that a run continues, for a page that reads the run again. A page replaces its message
-by the events it reads. Without the parts before the run it would lose these, and fail at a result whose call
-is missing.
+  by the events it reads. Without the parts before the run it would lose these, and fail at a result whose
+  call is missing.
 - Messages built from a run's events: the content that pages have seen of a run whose process died.
 """
 

@@ -30,8 +30,8 @@ from llmstream.events import (
 
 __all__ = ["SubAgentMessage"]
 
-# A message is rewritten once it has grown by this fraction: total output stays linear in the sub-agent's
-# text, and a message of 1,000 characters is rewritten after every 125 characters.
+# A message is rewritten once it has grown by one part in this number: total output stays linear in the
+# sub-agent's text, and a message of 1,000 characters is rewritten after every 125 characters.
 _EARNED_PER_CHAR: Final = 8
 
 # Characters that any other event counts for: a call or a result justifies a message of about 2 KB.
