@@ -83,7 +83,7 @@ class HTTPCall:
         self._warnings: Sequence[Warning] = ()  # of the attempt's request
         self._headers: Mapping[str, str] = {}  # of the attempt's response
         self._reported_errors = 0
-        self._held: list[Event] = []  # grammar state of an attempt that failed before its first content
+        self._held: list[Event] = []  # events of an attempt that failed before its first content
         self._opened = False
         self._shown = False  # whether the reader has received content
         self._over = False
