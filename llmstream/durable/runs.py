@@ -352,6 +352,9 @@ class Runs:
     async def delete(self, run: str) -> None:
         """Deletes a run, its steps and its events at once. Stop an open one first."""
         await self._open()
+        # The events first: a process that dies in between must not leave the end of this run to the next one
+        # of its id. And once more, for a worker that went on with an open run meanwhile.
+        await self.logs.delete(run)
         await self._store.delete(run)
         await self.logs.delete(run)
 

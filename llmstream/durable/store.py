@@ -59,7 +59,7 @@ class RunRecord(msgspec.Struct, frozen=True):
 
     agent:       name of its agent, by which `Runs.resume` finds it
     owner:       the process that has it; "" for none
-    epoch:       rises with each claim
+    epoch:       rises with each claim; that of a deleted run is not used again for another one of its id
     lease_until: until when the owner has it, unless it renews the lease; by a clock of the store's own
     ready:       whether something was given since it was claimed last
     stopping:    whether a stop was requested

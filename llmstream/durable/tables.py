@@ -17,7 +17,17 @@ from llmstream.durable.store import RunRecord
 from llmstream.first_use import prepared
 from llmstream.usage import Usage
 
-__all__ = ["TABLES", "VERSION", "Change", "Changes", "Statements", "cost_of", "record_of", "usage_of"]
+__all__ = [
+    "TABLES",
+    "VERSION",
+    "Change",
+    "Changes",
+    "Statements",
+    "cost_of",
+    "first_epoch",
+    "record_of",
+    "usage_of",
+]
 
 
 class _Spent(msgspec.Struct):
@@ -64,7 +74,7 @@ class Statements:
         alive = held.format("state in ('running', 'waiting')")
         ended = "select 1 from durable_steps where run = ? and key like 'inbox/%' and length(data) = 0"
         self.create = self._form(
-            "insert into durable_runs values (?, ?, 'running', '', 0, 0, ?, ?, null, 0, 0, ?, '', '') "
+            "insert into durable_runs values (?, ?, 'running', '', ?, 0, ?, ?, null, 0, 0, ?, '', '') "
             "on conflict (run) do nothing"
         )
         self.record = self._form(f"select {_NAMES} from durable_runs where run = ?")
@@ -159,6 +169,14 @@ class Statements:
 def _among(column: str, values: Sequence[str]) -> str:
     # PostgreSQL refuses an empty list.
     return f"{column} in ({', '.join('?' * len(values))})" if values else "false"
+
+
+def first_epoch(now: float) -> int:
+    """The epoch of a run that nobody has claimed, in microseconds since 1970.
+
+    Not 0: a process that had a deleted run of the same id must not be taken for the one that has this one.
+    """
+    return int(now * 1e6)
 
 
 def record_of(row: Sequence[Any]) -> RunRecord:
