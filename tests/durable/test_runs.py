@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest.mock import ANY
 
 import pytest
@@ -354,3 +355,20 @@ async def test_cost_of_a_sub_agent_stays(place: str, own_price: float | None, to
     async with Runs(place) as runs:
         info = await runs.run(agent(100.0), "order")
         assert (info.state, info.text, info.cost_estimate) == ("done", ANSWER, total)
+
+
+@pytest.mark.parametrize("run", ["", "x" * 513, "a\0b", "\ud800", 5])
+async def test_invalid_id_is_refused(tmp_path: Path, run: Any) -> None:
+    """By each method, before the database sees it."""
+    async with Runs(f"sqlite:{tmp_path / 'runs.db'}") as runs:
+        for made in (
+            runs.submit("clerk", run, PROMPT),
+            runs.follow(run).collect(),
+            runs.decide(run),
+            runs.send(run, "And be quick."),
+            runs.stop(run),
+            runs.status(run),
+            runs.delete(run),
+        ):
+            with pytest.raises(InvalidRequest, match="id of a"):
+                await made
