@@ -225,6 +225,25 @@ async def test_sub_agent_waits_for_approval(place: str) -> None:
         assert status.usage == again.total_usage
 
 
+async def test_one_of_two_sub_agents_waits(place: str) -> None:
+    """Two wait, and one is decided about: the run waits for the other, and goes on after its decision."""
+    pay = Turn(calls=(Call("pay"),))
+    both = Turn(calls=(Call("bank", {"prompt": "One."}), Call("bank", {"prompt": "Two."})))
+
+    def agent() -> ls.Agent:
+        tool = ls.tool(lambda: "paid", name="pay", description="Pay.", needs_approval=True)
+        inner = ls.Agent(ScriptedModel(by_answers(pay, "It is paid.")), name="bank", tools=[tool])
+        return ls.Agent(ScriptedModel(by_answers(both, ANSWER)), name="clerk", tools=[inner.as_tool()])
+
+    async with asyncio.timeout(30), Runs(place) as runs:
+        info = await runs.run(agent(), "order", PROMPT)
+        for left in (2, 1):
+            assert (info.state, len(info.pending)) == ("waiting", left)
+            await runs.decide("order", {info.pending[0].approval_id: True})
+            info = await runs.run(agent(), "order")
+        assert (info.state, info.text) == ("done", ANSWER)
+
+
 async def test_message_during_the_last_answer(place: str) -> None:
     """It came after the last look at the inbox, and before the end: it has an answer."""
 
