@@ -179,8 +179,8 @@ class RunStore(ABC):
     async def done(self, run: str, epoch: int, key: str, data: bytes, usage: tuple[str, str]) -> bool:
         """Records a step; False if the run was lost.
 
-        usage: of a response, "provider:model" and tokens as JSON, with a `cost` if it is known; else two
-               empty texts
+        usage: of a response, "provider:model" and tokens as JSON, with a `cost` if it is known, and with
+               `others` by model if there are several; else two empty texts
         """
 
     @abstractmethod

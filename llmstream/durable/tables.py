@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from llmstream.agent.state import Expense
 from llmstream.durable.store import RunRecord
 from llmstream.first_use import prepared
 from llmstream.usage import Usage
@@ -27,13 +28,15 @@ __all__ = [
     "first_epoch",
     "record_of",
     "usage_of",
+    "usage_row",
 ]
 
 
 class _Spent(msgspec.Struct):
-    """The cost in the column of tokens."""
+    """What the column of tokens has beside them: their cost, and what other models used in the same step."""
 
     cost: float | None = None
+    others: dict[str, msgspec.Raw] = {}
 
 
 _spent: Final = msgspec.json.Decoder(_Spent).decode
@@ -186,16 +189,42 @@ def record_of(row: Sequence[Any]) -> RunRecord:
     return RunRecord(**fields)
 
 
+def usage_row(spent: Iterable[Expense]) -> tuple[str, str]:
+    """The columns of model and tokens of a step; two empty texts if it has used nothing."""
+    usage, cost = dict[str, Usage](), dict[str, float]()
+    for expense in spent:
+        usage[expense.model] = usage.get(expense.model, Usage()) + expense.usage
+        if expense.cost is not None:
+            cost[expense.model] = cost.get(expense.model, 0.0) + expense.cost
+    if not usage:
+        return "", ""
+    found = {model: msgspec.to_builtins(tokens) for model, tokens in usage.items()}
+    for model, dollars in cost.items():
+        found[model]["cost"] = dollars
+    model = next(iter(found))
+    row = found.pop(model)
+    if found:
+        row["others"] = found
+    return model, msgspec.json.encode(row).decode()
+
+
+def _used(rows: Iterable[Sequence[Any]]) -> Iterable[tuple[str, str | msgspec.Raw]]:
+    """Each model and its tokens."""
+    for model, usage in rows:
+        yield model, usage
+        yield from _spent(usage).others.items()
+
+
 def cost_of(rows: Iterable[Sequence[Any]]) -> float | None:
     """The sum of the known costs in rows of model and tokens; None if there is none."""
-    found = [spent.cost for _, usage in rows if (spent := _spent(usage)).cost is not None]
-    return sum(cost for cost in found if cost is not None) if found else None
+    found = [cost for _, usage in _used(rows) if (cost := _spent(usage).cost) is not None]
+    return sum(found) if found else None
 
 
 def usage_of(rows: Iterable[Sequence[Any]]) -> dict[str, Usage]:
     """The sums of rows of model and tokens."""
     found: dict[str, Usage] = {}
-    for model, usage in rows:
+    for model, usage in _used(rows):
         found[model] = found.get(model, Usage()) + msgspec.json.decode(usage, type=prepared(Usage))
     return found
 

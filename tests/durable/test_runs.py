@@ -14,6 +14,7 @@ import pytest
 import llmstream as ls
 from llmstream import grammar
 from llmstream.agent import Again, Hooks, RunState, step_count
+from llmstream.agent.context import summarise
 from llmstream.durable import Runs
 from llmstream.errors import InvalidOutput, InvalidRequest, Stopped
 from llmstream.events import RetryNotice
@@ -374,6 +375,27 @@ async def test_cost_of_a_sub_agent_stays(place: str, own_price: float | None, to
     async with Runs(place) as runs:
         info = await runs.run(agent(100.0), "order")
         assert (info.state, info.text, info.cost_estimate) == ("done", ANSWER, total)
+
+
+async def test_tokens_of_summaries_count(place: str) -> None:
+    """The state of the run has the tokens and the cost of effects that replace its history, too."""
+    chat = [ls.Message.user("Hello. " * 50), ls.Message.assistant("Hello."), ls.Message.user(PROMPT)]
+    short = ScriptedModel("They greeted.", model="short")
+    agent = ls.Agent(
+        ScriptedModel(ANSWER),
+        name="clerk",
+        context_effects=[summarise(short, when_tokens_over=50, keep_turns=1, replace=True)],
+        price=lambda model, usage: 1.0 if model == "scripted:short" else 10.0,
+    )
+    async with Runs(place) as runs:
+        run = runs.stream(agent, "order", chat)
+        found = [event async for event in run]
+        info = await runs.status("order")
+        assert info is not None
+        assert set(info.usage_by_model) == {"scripted:scripted", "scripted:short"}
+        assert isinstance(found[-1], ls.Finish)
+        assert info.usage == run.total_usage == found[-1].usage
+        assert (info.cost_estimate, await runs._store.cost("order")) == (11.0, 11.0)
 
 
 @pytest.mark.parametrize("run", ["", "x" * 513, "a\0b", "\ud800", 5])
