@@ -373,6 +373,20 @@ class Recorder:
             conversation[:] = load_messages(found.messages)
         return found.spent
 
+    async def shown(self, number: int, spent: Spent) -> None:
+        """Records what effects spent that changed only what the model sees in a step."""
+
+        async def do() -> bytes:
+            return _encode(History(spent=spent))
+
+        if spent:
+            await self.steps.step(f"{number}/effects", do, again=True)
+
+    async def spent_on_shown(self, number: int) -> Spent:
+        """What `shown` has recorded."""
+        data = await self.steps.wait(f"{number}/effects", 0)
+        return () if data is None else _read(data, History).spent
+
     # A run that waits.
 
     async def suspended(self, number: int, made: Suspension) -> tuple[Suspension, str]:

@@ -247,7 +247,7 @@ def _usage(key: str, data: bytes) -> tuple[str, str]:
         if _is_response(key):
             head = _head.decode(data.partition(b"\n")[0])
             return usage_row([Expense(head.answered_by or head.model, head.usage, head.cost)])
-        if _is_of_step(key, "history"):
+        if _is_of_step(key, "history") or _is_of_step(key, "effects"):
             return usage_row(_history.decode(data).spent)
     except msgspec.MsgspecError:  # not recorded by an agent
         pass

@@ -16,6 +16,7 @@ from llmstream import grammar
 from llmstream.agent import Again, Hooks, RunState, step_count
 from llmstream.agent.context import summarise
 from llmstream.durable import Runs
+from llmstream.durable.store_steps import StoreSteps
 from llmstream.errors import InvalidOutput, InvalidRequest, Stopped
 from llmstream.events import RetryNotice
 from llmstream.request import Request
@@ -377,14 +378,15 @@ async def test_cost_of_a_sub_agent_stays(place: str, own_price: float | None, to
         assert (info.state, info.text, info.cost_estimate) == ("done", ANSWER, total)
 
 
-async def test_tokens_of_summaries_count(place: str) -> None:
-    """The state of the run has the tokens and the cost of effects that replace its history, too."""
+@pytest.mark.parametrize("replace", [False, True])
+async def test_tokens_of_summaries_count(place: str, replace: bool) -> None:
+    """The state of the run has the tokens and the cost of its context effects too; one that recovers, too."""
     chat = [ls.Message.user("Hello. " * 50), ls.Message.assistant("Hello."), ls.Message.user(PROMPT)]
     short = ScriptedModel("They greeted.", model="short")
     agent = ls.Agent(
         ScriptedModel(ANSWER),
         name="clerk",
-        context_effects=[summarise(short, when_tokens_over=50, keep_turns=1, replace=True)],
+        context_effects=[summarise(short, when_tokens_over=50, keep_turns=1, replace=replace)],
         price=lambda model, usage: 1.0 if model == "scripted:short" else 10.0,
     )
     async with Runs(place) as runs:
@@ -396,6 +398,11 @@ async def test_tokens_of_summaries_count(place: str) -> None:
         assert isinstance(found[-1], ls.Finish)
         assert info.usage == run.total_usage == found[-1].usage
         assert (info.cost_estimate, await runs._store.cost("order")) == (11.0, 11.0)
+        again = agent.stream(
+            chat, steps=StoreSteps(runs._store, "order", 0, await runs._store.steps("order"))
+        )
+        await again.collect()
+        assert (again.usage_by_model, again.cost_estimate) == (info.usage_by_model, 11.0)
 
 
 @pytest.mark.parametrize("run", ["", "x" * 513, "a\0b", "\ud800", 5])
