@@ -133,6 +133,10 @@ class StepCalls:
         """Records the status of a call that does not run."""
         self.calls[call.id], self.statuses[call.id] = call, status
 
+    def suspend(self, call: ToolCall, inner: Suspension) -> None:
+        """Notes a call whose sub-agent continues to wait."""
+        self.calls[call.id], self.inner[call.id] = call, inner
+
     async def events(self, deadline: float | None) -> AsyncGenerator[Event]:
         """Yields the events of the calls as they occur; ends when no call is running.
 

@@ -245,12 +245,16 @@ def function_or_none(name: str, value: _F | None, *arguments: str) -> _F | None:
 
 
 def text_or_none(name: str, value: str | None) -> str | None:
-    """A str, or None.
+    """Valid Unicode text, or None.
 
     raises: InvalidRequest
     """
     if value is not None and not isinstance(value, str):
         raise InvalidRequest(f"{name} must be a str, got {value!r}")
+    try:
+        (value or "").encode()
+    except UnicodeEncodeError:  # no database and no vendor accepts it
+        raise InvalidRequest(f"{name} must be valid Unicode, got {value!r:.80}") from None
     return value
 
 

@@ -108,13 +108,15 @@ class StepEffects:
         state.conversation[:] = found
         return tuple(state.spent[before:])
 
-    async def applied(self, state: RunState, plan: StepPlan) -> StepPlan:
+    async def applied(self, state: RunState, plan: StepPlan, recorder: Recorder | None) -> StepPlan:
         """The plan with the messages that the other effects return."""
-        passing = self._passing
+        passing, before = self._passing, len(state.spent)
         if not self._lasting and not passing:
             return plan
         shown = state.conversation if plan.messages is None else plan.messages
         found = await passing.applied(shown, spend=state.spend, state=state)
+        if recorder is not None:
+            await recorder.shown(state.step, tuple(state.spent[before:]))
         return replace(plan, messages=tuple(found))
 
 
@@ -148,12 +150,14 @@ class StepPlanner:
         plan = await prepared(self._prepare_step, state)
         if recorder is not None and await recorder.has_response(state.step):
             await self._effects.last(state, recorder, asked=True)
+            for expense in await recorder.spent_on_shown(state.step):
+                state.spend(*expense)
             return plan
         decision = await self._decided(state, recorder)
         match decision:
             case None | Proceed():
                 await self._effects.last(state, recorder, asked=False)
-                plan = await self._effects.applied(state, plan)
+                plan = await self._effects.applied(state, plan, recorder)
             case Rewrite(messages):
                 plan = replace(plan, messages=_shown("before_model", messages))
             case Skip(str() | Message() as result):

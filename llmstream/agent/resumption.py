@@ -153,6 +153,12 @@ class Resumption:
         calls = _open_calls(self.suspension)
         return [(calls[i], continuation) for i, continuation in self.continued.items()]
 
+    @property
+    def undecided_inner_calls(self) -> list[tuple[ToolCall, Suspension]]:
+        """The calls whose sub-agents continue to wait, as they ran."""
+        calls = _open_calls(self.suspension)
+        return [(calls[i], inner) for i, inner in self.undecided_inner.items()]
+
     def check_edits(self, tools: ToolSet) -> None:
         """Checks arguments that a person edited against the tools, before any call runs.
 

@@ -526,7 +526,8 @@ class ResumedStep(RunStep):
             calls.statuses[status.tool_call_id] = status
             yield result_event(status)
         calls.waiting.update(found.undecided)
-        calls.inner.update(found.undecided_inner)
+        for call, inner in found.undecided_inner_calls:
+            calls.suspend(call, inner)
         for call in found.decided_calls:
             calls.start(call)
         for call, continuation in found.continued_calls:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from llmstream.agent.durable_steps import Do, Steps
-from llmstream.durable.store import RunStore
+from llmstream.durable.store import RunRecord, RunStore
 from llmstream.errors import Interrupted, Lost
 
 __all__ = ["STEPS_CHECKS", "STORE_CHECKS", "OpenSteps", "StepsCheck", "StoreCheck"]
@@ -142,19 +142,40 @@ STEPS_CHECKS: Final[tuple[StepsCheck, ...]] = (
 )
 
 
+async def _claimed(store: RunStore, run: str, owner: str) -> RunRecord:
+    record = await store.claim(run, owner, _LONG_S)
+    assert record is not None
+    return record
+
+
 async def one_of_many_claims_wins(store: RunStore) -> None:
     """Of concurrent claims one is granted; a waiting run can be claimed again at once."""
     made = await store.create("run", "clerk", "{}")
-    assert (made.state, made.owner, made.epoch) == ("running", "", 0)
+    assert (made.state, made.owner) == ("running", "")
     assert await store.create("run", "other", "[]") == made
     found = await asyncio.gather(*[store.claim("run", str(n), _LONG_S) for n in range(5)])
     (record,) = [record for record in found if record is not None]
-    assert record.epoch == 1
-    assert await store.leave("run", 1, "waiting", "", "")
-    again = await store.claim("run", "next", _LONG_S)
-    assert again is not None
-    assert (again.owner, again.epoch, again.state) == ("next", 2, "running")
-    assert not await store.leave("run", 1, "done", "", "")
+    assert record.epoch > made.epoch
+    assert await store.leave("run", record.epoch, "waiting", "", "")
+    again = await _claimed(store, "run", "next")
+    assert (again.owner, again.state) == ("next", "running")
+    assert again.epoch > record.epoch
+    assert not await store.leave("run", record.epoch, "done", "", "")
+
+
+async def deleted_claim_counts_no_more(store: RunStore) -> None:
+    """A process that had a deleted run has no part in a new one of the same id."""
+    await store.create("run", "clerk", "{}")
+    old = (await _claimed(store, "run", "one")).epoch
+    await store.delete("run")
+    await store.create("run", "clerk", "{}")
+    new = await _claimed(store, "run", "two")
+    assert (await store.renew({"run": old}, _LONG_S)).ours == frozenset()
+    assert not await store.begin("run", old, "0/call/a")
+    assert not await store.done("run", old, "0/model", b"old", ("", ""))
+    assert not await store.leave("run", old, "running", "", "")
+    assert await store.record("run") == new
+    assert await store.steps("run") == {}
 
 
 async def passed_lease_makes_a_run_due(store: RunStore) -> None:
@@ -163,25 +184,24 @@ async def passed_lease_makes_a_run_due(store: RunStore) -> None:
     # Short, because the check waits for it to expire by the store's clock.
     first = await store.claim("run", "one", 0.05)
     assert first is not None
-    assert (await store.renew({"run": 1}, 0.05)).ours == {"run"}
+    assert (await store.renew({"run": first.epoch}, 0.05)).ours == {"run"}
     async with asyncio.timeout(30):
         while not await store.due(["clerk"], 10):  # noqa: ASYNC110  # a lease passes, and tells nobody
             await asyncio.sleep(0.01)
     assert not await store.due(["other"], 10)
-    second = await store.claim("run", "two", _LONG_S)
-    assert second is not None
+    await _claimed(store, "run", "two")
     assert not await store.due(["clerk"], 10)
-    assert (await store.renew({"run": 1}, _LONG_S)).ours == frozenset()
-    assert not await store.begin("run", 1, "0/call/a")
-    assert not await store.done("run", 1, "0/model", b"old", ("", ""))
+    assert (await store.renew({"run": first.epoch}, _LONG_S)).ours == frozenset()
+    assert not await store.begin("run", first.epoch, "0/call/a")
+    assert not await store.done("run", first.epoch, "0/model", b"old", ("", ""))
     assert await store.steps("run") == {}
 
 
 async def given_once_and_heard(store: RunStore) -> None:
     """The first decision applies, and makes a waiting run due; messages are numbered in order."""
     await store.create("run", "clerk", "{}")
-    await store.claim("run", "one", _LONG_S)
-    await store.leave("run", 1, "waiting", "", "")
+    first = await _claimed(store, "run", "one")
+    await store.leave("run", first.epoch, "waiting", "", "")
     assert not await store.due(["clerk"], 10)
     assert await store.give("run", "0/decision/a", b"yes")
     assert not await store.give("run", "0/decision/a", b"no")
@@ -192,8 +212,7 @@ async def given_once_and_heard(store: RunStore) -> None:
     found = [await store.look("run", f"inbox/{n}") for n in range(6)]
     assert {data for data in found if data is not None} == set(sent)
     assert found[5] is None
-    claimed = await store.claim("run", "two", _LONG_S)
-    assert claimed is not None
+    claimed = await _claimed(store, "run", "two")
     assert not await store.done("run", claimed.epoch, "inbox/4", b"", ("", ""))
     assert await store.done("run", claimed.epoch, "inbox/5", b"", ("", ""))
     assert not await store.send("run", b"after the last look")
@@ -207,14 +226,14 @@ async def given_once_and_heard(store: RunStore) -> None:
 
 async def ended_runs_are_deleted(store: RunStore) -> None:
     """Runs and their steps go once they have been over for long, and no others."""
-    for run in ("over", "open"):
+    for run in ("open", "over"):
         await store.create(run, "clerk", "{}")
-        await store.claim(run, "one", _LONG_S)
-        await store.done(run, 1, "0/model", b"x", ("m", '{"inputTokens": 3, "cost": 0.5}'))
-        await store.done(run, 1, "1/model", b"x", ("m", '{"inputTokens": 4}'))
+        epoch = (await _claimed(store, run, "one")).epoch
+        await store.done(run, epoch, "0/model", b"x", ("m", '{"inputTokens": 3, "cost": 0.5}'))
+        await store.done(run, epoch, "1/model", b"x", ("m", '{"inputTokens": 4}'))
     assert [usage.input_tokens for usage in (await store.usage("over")).values()] == [7]
     assert await store.cost("over") == 0.5
-    await store.leave("over", 1, "done", "", "")
+    await store.leave("over", epoch, "done", "", "")
     (record,) = await store.records("done", None, 10)
     assert record.ended is not None
     assert await store.delete_ended(record.ended) == 0
@@ -226,11 +245,11 @@ async def ended_runs_are_deleted(store: RunStore) -> None:
 
 async def changes_side_by_side_count(store: RunStore) -> None:
     """Changes that come together each have an answer of their own; that of a lost run is False."""
-    runs = ["b", "a", "c"]
+    runs, epochs = ["b", "a", "c"], dict[str, int]()
     for run in runs:
         await store.create(run, "clerk", "{}")
-        assert await store.claim(run, "one", _LONG_S) is not None
-    epochs = {"a": 1, "b": 1, "c": 0}
+        epochs[run] = (await _claimed(store, run, "one")).epoch
+    epochs["c"] -= 1
     keys = [(run, f"0/call/{number}") for number in range(20) for run in runs]
     begun = await asyncio.gather(*(store.begin(run, epochs[run], key) for run, key in keys))
     assert begun == [run != "c" for run, _ in keys]
@@ -243,6 +262,7 @@ async def changes_side_by_side_count(store: RunStore) -> None:
 
 STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     one_of_many_claims_wins,
+    deleted_claim_counts_no_more,
     passed_lease_makes_a_run_due,
     given_once_and_heard,
     ended_runs_are_deleted,

@@ -10,7 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from llmstream.durable.store import RecordedStep, Renewal, RunRecord, RunStore, State
-from llmstream.durable.tables import VERSION, Change, Changes, Statements, cost_of, record_of, usage_of
+from llmstream.durable.tables import (
+    VERSION,
+    Change,
+    Changes,
+    Statements,
+    cost_of,
+    first_epoch,
+    record_of,
+    usage_of,
+)
 from llmstream.errors import LogUnavailable
 from llmstream.log.postgres_link import PostgresLink
 from llmstream.usage import Usage
@@ -74,7 +83,7 @@ class PostgresRunStore(RunStore):
         """As in `RunStore`."""
         async with self._link.transaction() as execute:
             ((now,),) = await execute(_NOW)
-            await execute(_SQL.create, (run, agent, now, now, request))
+            await execute(_SQL.create, (run, agent, first_epoch(now), now, now, request))
             return record_of((await execute(_SQL.record, (run,)))[0])
 
     async def claim(self, run: str, owner: str, lease_s: float) -> RunRecord | None:

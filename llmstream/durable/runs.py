@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, get_args
 
 import msgspec
 
@@ -24,6 +24,7 @@ from llmstream.durable.store import RunRecord, RunStore, State, pending_calls
 from llmstream.durable.worker import OwnedRun, Request, Worker, nothing
 from llmstream.errors import InvalidRequest, LLMStreamError, LogUnavailable, RunExists, RunNotFound
 from llmstream.log import Logs, open_logs
+from llmstream.log.logs import check_id
 from llmstream.streams.options import Prompt, as_messages
 from llmstream.tools.approval import Approve, Deny
 
@@ -39,9 +40,6 @@ _POLL_S: Final = 0.5
 
 # Rare enough to cost nothing; runs due for deletion ended days ago.
 _SWEEP_S: Final = 3600.0
-
-# The longest id of a run, as of event logs.
-_MOST_CHARS: Final = 512
 
 
 class Runs:
@@ -335,6 +333,7 @@ class Runs:
 
     async def status(self, run: str) -> RunInfo | None:
         """Where a run is, with tokens and cost of all processes that had it; None if there is no such run."""
+        _check_id(run)
         await self._open()
         record = await self._store.record(run)
         if record is None:
@@ -344,18 +343,28 @@ class Runs:
     async def list(
         self, *, state: State | None = None, agent: str | None = None, limit: int = 100
     ) -> list[RunInfo]:
-        """Runs, the last changed first."""
+        """Runs, the last changed first.
+
+        raises: InvalidRequest for a state that runs do not have
+        """
+        if state is not None and state not in get_args(State):
+            raise InvalidRequest(f"a run has no state {state!r}; states are {', '.join(get_args(State))}")
         await self._open()
         found = await self._store.records(state, None if agent is None else [agent], limit)
         return [RunInfo.of(record, record.result.usage_by_model) for record in found]
 
     async def delete(self, run: str) -> None:
         """Deletes a run, its steps and its events at once. Stop an open one first."""
+        _check_id(run)
         await self._open()
+        # The events first: a process that dies in between must not leave the end of this run to the next one
+        # of its id. And once more, for a worker that went on with an open run meanwhile.
+        await self.logs.delete(run)
         await self._store.delete(run)
         await self.logs.delete(run)
 
     async def _known(self, run: str) -> RunRecord:
+        _check_id(run)
         record = await self._store.record(run)
         if record is None:
             raise RunNotFound(f"there is no durable run {run!r}")
@@ -396,8 +405,10 @@ class Runs:
 
 
 def _check_id(run: str) -> None:
-    if not isinstance(run, str) or not 0 < len(run) <= _MOST_CHARS or "\0" in run:
-        raise InvalidRequest(f"the id of a run is a str of 1 to {_MOST_CHARS} characters, got {run!r:.80}")
+    check_id(run)
+    # PostgreSQL has no text with it.
+    if "\0" in run:
+        raise InvalidRequest(f"the id of a durable run has no NUL, got {run!r:.80}")
 
 
 def _request(prompt: Prompt, options: Mapping[str, Any]) -> str:

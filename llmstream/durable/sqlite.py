@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 from llmstream.durable.store import RecordedStep, Renewal, RunRecord, RunStore, State
-from llmstream.durable.tables import VERSION, Change, Changes, Statements, cost_of, record_of, usage_of
+from llmstream.durable.tables import (
+    VERSION,
+    Change,
+    Changes,
+    Statements,
+    cost_of,
+    first_epoch,
+    record_of,
+    usage_of,
+)
 from llmstream.errors import InvalidRequest, LogUnavailable
 from llmstream.log.sqlite_file import SQLiteWorker, open_worker
 from llmstream.private_sqlite import machine_boot, machine_time, transaction
@@ -116,7 +125,7 @@ class SQLiteRunStore(RunStore):
 
         def work(connection: sqlite3.Connection) -> Any:
             with transaction(connection):
-                connection.execute(_SQL.create, (run, agent, now, now, request))
+                connection.execute(_SQL.create, (run, agent, first_epoch(now), now, now, request))
                 return connection.execute(_SQL.record, (run,)).fetchone()
 
         return record_of(await self._run(work))

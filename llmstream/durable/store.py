@@ -59,7 +59,7 @@ class RunRecord(msgspec.Struct, frozen=True):
 
     agent:       name of its agent, by which `Runs.resume` finds it
     owner:       the process that has it; "" for none
-    epoch:       rises with each claim
+    epoch:       rises with each claim; that of a deleted run is not used again for another one of its id
     lease_until: until when the owner has it, unless it renews the lease; by a clock of the store's own
     ready:       whether something was given since it was claimed last
     stopping:    whether a stop was requested
@@ -179,8 +179,8 @@ class RunStore(ABC):
     async def done(self, run: str, epoch: int, key: str, data: bytes, usage: tuple[str, str]) -> bool:
         """Records a step; False if the run was lost.
 
-        usage: of a response, "provider:model" and tokens as JSON, with a `cost` if it is known; else two
-               empty texts
+        usage: of a response, "provider:model" and tokens as JSON, with a `cost` if it is known, and with
+               `others` by model if there are several; else two empty texts
         """
 
     @abstractmethod

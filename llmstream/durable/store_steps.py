@@ -11,7 +11,10 @@ import msgspec
 
 from llmstream.agent.durable_steps import Do
 from llmstream.agent.recorded_model import Head
+from llmstream.agent.recorder import History
+from llmstream.agent.state import Expense
 from llmstream.durable.store import RecordedStep, RunStore
+from llmstream.durable.tables import usage_row
 from llmstream.errors import Interrupted, LogUnavailable, Lost
 
 __all__ = ["StoreSteps", "persistently"]
@@ -33,6 +36,7 @@ _AGAIN_S: Final = 0.2
 _FOLLOWS_S: Final = 0.001
 
 _head = msgspec.json.Decoder(Head)
+_history = msgspec.json.Decoder(History)
 
 
 async def persistently(call: Callable[[], Awaitable[T]], until: Callable[[], float]) -> T:
@@ -227,18 +231,23 @@ def _is_given(key: str) -> bool:
 
 def _is_response(key: str) -> bool:
     """Whether a response of a model is recorded under the key."""
-    return key.endswith("/model")
+    return _is_of_step(key, "model")
+
+
+def _is_of_step(key: str, kind: str) -> bool:
+    """Whether it is "3/KIND", perhaps of a sub-agent; an id of a call may be any word, too."""
+    above, _, last = key.rpartition("/")
+    return last == kind and above.rpartition("/")[2].isdecimal()
 
 
 def _usage(key: str, data: bytes) -> tuple[str, str]:
-    """Model and tokens of a response, with their cost if it is known."""
-    if not _is_response(key):
-        return "", ""
+    """Model and tokens of a response, or of what context effects asked, with their cost if it is known."""
     try:
-        head = _head.decode(data.partition(b"\n")[0])
+        if _is_response(key):
+            head = _head.decode(data.partition(b"\n")[0])
+            return usage_row([Expense(head.answered_by or head.model, head.usage, head.cost)])
+        if _is_of_step(key, "history") or _is_of_step(key, "effects"):
+            return usage_row(_history.decode(data).spent)
     except msgspec.MsgspecError:  # not recorded by an agent
-        return "", ""
-    spent = msgspec.to_builtins(head.usage)
-    if head.cost is not None:
-        spent["cost"] = head.cost
-    return head.answered_by or head.model, msgspec.json.encode(spent).decode()
+        pass
+    return "", ""

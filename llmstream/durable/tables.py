@@ -13,17 +13,30 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from llmstream.agent.state import Expense
 from llmstream.durable.store import RunRecord
 from llmstream.first_use import prepared
 from llmstream.usage import Usage
 
-__all__ = ["TABLES", "VERSION", "Change", "Changes", "Statements", "cost_of", "record_of", "usage_of"]
+__all__ = [
+    "TABLES",
+    "VERSION",
+    "Change",
+    "Changes",
+    "Statements",
+    "cost_of",
+    "first_epoch",
+    "record_of",
+    "usage_of",
+    "usage_row",
+]
 
 
 class _Spent(msgspec.Struct):
-    """The field of the cost in the column of tokens."""
+    """Other fields in the column of tokens: their cost, and the tokens of other models in the same step."""
 
     cost: float | None = None
+    others: dict[str, msgspec.Raw] = {}
 
 
 _spent: Final = msgspec.json.Decoder(_Spent).decode
@@ -64,7 +77,7 @@ class Statements:
         alive = held.format("state in ('running', 'waiting')")
         ended = "select 1 from durable_steps where run = ? and key like 'inbox/%' and length(data) = 0"
         self.create = self._form(
-            "insert into durable_runs values (?, ?, 'running', '', 0, 0, ?, ?, null, 0, 0, ?, '', '') "
+            "insert into durable_runs values (?, ?, 'running', '', ?, 0, ?, ?, null, 0, 0, ?, '', '') "
             "on conflict (run) do nothing"
         )
         self.record = self._form(f"select {_NAMES} from durable_runs where run = ?")
@@ -160,6 +173,14 @@ def _among(column: str, values: Sequence[str]) -> str:
     return f"{column} in ({', '.join('?' * len(values))})" if values else "false"
 
 
+def first_epoch(now: float) -> int:
+    """The epoch of a run that nobody has claimed, in microseconds since 1970.
+
+    Not 0: a process that had a deleted run of the same id must not be taken for the one that has this one.
+    """
+    return int(now * 1e6)
+
+
 def record_of(row: Sequence[Any]) -> RunRecord:
     """The record in a row."""
     fields = dict(zip(_COLUMNS, row, strict=True))
@@ -167,16 +188,42 @@ def record_of(row: Sequence[Any]) -> RunRecord:
     return RunRecord(**fields)
 
 
+def usage_row(spent: Iterable[Expense]) -> tuple[str, str]:
+    """The columns of model and tokens of a step; two empty texts if it has used nothing."""
+    usage, cost = dict[str, Usage](), dict[str, float]()
+    for expense in spent:
+        usage[expense.model] = usage.get(expense.model, Usage()) + expense.usage
+        if expense.cost is not None:
+            cost[expense.model] = cost.get(expense.model, 0.0) + expense.cost
+    if not usage:
+        return "", ""
+    found = {model: msgspec.to_builtins(tokens) for model, tokens in usage.items()}
+    for model, dollars in cost.items():
+        found[model]["cost"] = dollars
+    model = next(iter(found))
+    row = found.pop(model)
+    if found:
+        row["others"] = found
+    return model, msgspec.json.encode(row).decode()
+
+
+def _used(rows: Iterable[Sequence[Any]]) -> Iterable[tuple[str, str | msgspec.Raw]]:
+    """Each model and its tokens."""
+    for model, usage in rows:
+        yield model, usage
+        yield from _spent(usage).others.items()
+
+
 def cost_of(rows: Iterable[Sequence[Any]]) -> float | None:
     """The sum of the known costs in rows of model and tokens; None if there is none."""
-    found = [spent.cost for _, usage in rows if (spent := _spent(usage)).cost is not None]
-    return sum(cost for cost in found if cost is not None) if found else None
+    found = [cost for _, usage in _used(rows) if (cost := _spent(usage).cost) is not None]
+    return sum(found) if found else None
 
 
 def usage_of(rows: Iterable[Sequence[Any]]) -> dict[str, Usage]:
     """The sums of rows of model and tokens."""
     found: dict[str, Usage] = {}
-    for model, usage in rows:
+    for model, usage in _used(rows):
         found[model] = found.get(model, Usage()) + msgspec.json.decode(usage, type=prepared(Usage))
     return found
 

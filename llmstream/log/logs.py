@@ -156,7 +156,7 @@ class Logs:
         stop_when_left_s: stops the run once it had no reader for this time; default: never
         raises:           RunExists if the id is in use
         """
-        _check_id(run)
+        check_id(run)
         if takeover_s < 0 or (stop_when_left_s is not None and stop_when_left_s <= 0):
             raise InvalidRequest("takeover_s must not be negative, and stop_when_left_s must be positive.")
         if replace and take_over is not None:
@@ -278,7 +278,7 @@ class Logs:
         Its source is closed, as by `aclose`; its log ends with an `error` "stopped" and a `finish`. This
         returns once the request is stored; follow the run for its end.
         """
-        _check_id(run)
+        check_id(run)
         opened = await self._open()
         status = await self._store.request_stop(run)
         if status is None or status.state != "open":
@@ -290,7 +290,7 @@ class Logs:
 
     async def status(self, run: str) -> RunStatus | None:
         """The status of a run; None if there is no such run. A run whose producer died is closed first."""
-        _check_id(run)
+        check_id(run)
         opened = await self._open()
         (part,) = await self._store.read([(run, _NO_FRAMES)], 1)
         if part.status is not None and part.status.is_lost:
@@ -314,7 +314,7 @@ class Logs:
 
     async def delete(self, run: str) -> None:
         """Deletes a run and its events at once. An open one is lost by its producer; stop it first."""
-        _check_id(run)
+        check_id(run)
         opened = await self._open()
         await self._store.delete(run)
         opened.readers.wake([run])
@@ -434,7 +434,11 @@ class _Opened:
                 _log.exception("event log: the sweep failed")
 
 
-def _check_id(run: str) -> None:
+def check_id(run: str) -> None:
+    """Checks the id of a run.
+
+    raises: InvalidRequest
+    """
     if not isinstance(run, str) or not 0 < len(run) <= _MOST_CHARS:
         raise InvalidRequest(f"the id of a run is a str of 1 to {_MOST_CHARS} characters, got {run!r:.80}")
     # A lone surrogate cannot be encoded as UTF-8, so that it would fail in some stores and not in others.
@@ -443,7 +447,7 @@ def _check_id(run: str) -> None:
 
 
 def _check_position(run: str, after: int) -> None:
-    _check_id(run)
+    check_id(run)
     if not isinstance(after, int) or isinstance(after, bool) or not -1 <= after < _NO_FRAMES:
         raise InvalidRequest(
             f"after is the number of the last event that was seen, or -1 for none; got {after!r:.80}"

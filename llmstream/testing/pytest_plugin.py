@@ -9,6 +9,7 @@ run in a thread with their own loop; such a test has no clock and no leak checks
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import os
 import re
@@ -34,6 +35,9 @@ __all__ = [
     "llm_simulator",
     "llm_virtual_clock",
 ]
+
+# Of the name of a cassette; file systems allow 255.
+_MOST_BYTES = 200
 
 _MARKERS = (
     "llm_simulator(*turns, **options): answers of the fixture llm_simulator: texts, Turns or one script, "
@@ -182,11 +186,20 @@ def _cassette(item: pytest.Item) -> Cassette:
     # A folder for each file: tests of two files may have the same name.
     folder = item.path.parent / "cassettes" / item.path.stem
     return cassette(
-        # The name of a parametrized test may have slashes and brackets.
-        name or re.sub(r"[^\w.-]+", "-", item.name).strip("-"),
+        name or _file_name(item),
         *rest,
         **{"folder": folder, **options},
     )
+
+
+def _file_name(item: pytest.Item) -> str:
+    """The name of a test's cassette: "test_chat", "TestChat.test_chat", "test_chat-parameter"."""
+    classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
+    name = ".".join([*classes, item.name])
+    plain = name.removesuffix("]").replace("[", "-", 1)
+    found = re.sub(r"[^\w.-]+", "-", plain).encode()[:_MOST_BYTES].decode(errors="ignore").strip("-")
+    # Parameters such as "Hi!" and "Hi?" must not share a file.
+    return found if found == plain else f"{found}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 @pytest.fixture

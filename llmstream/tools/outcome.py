@@ -177,8 +177,12 @@ class ToolOutcome:
             text = f"{text[:max_chars]}\n[cut: the first {max_chars} of {len(text)} characters]"
         parts, notes = _parts_within(self.parts, max_bytes)
         text = "\n".join(filter(None, (text, *notes)))
+        # The message of an exception may have the name of a file, in bytes that are not UTF-8.
+        error = None if self.error is None else without_lone_surrogates(self.error)
+        if (text, error) == (self.content, self.error):
+            return self
         # A value beside a cut text would show what the model has not seen.
-        return self if text == self.content else replace(self, content=text, parts=parts, output=None)
+        return replace(self, content=text, parts=parts, error=error, output=None)
 
 
 # The outcome of a loaded status, without the data of the process that saved it.

@@ -146,6 +146,7 @@ async def test_undecided_nested_call_waits_again() -> None:
     run = boss(clerk("Paid."), "Done.").resume(first, {a2: True})
     await run.collect()
     assert (ran, run.suspended is not None) == (["pay 2"], True)
+    assert [r.name for r in run.messages()[2].tool_results] == ["clerk", "clerk"]
     second = ls.Suspension.from_json(run.suspended.to_json())  # type: ignore[union-attr]
     assert sorted(p.approval_id for p in second.pending) == sorted([a1, b1, b2])
     run = boss(clerk("Paid."), "Done.").resume(second, {a1: True, b1: False, b2: True})

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -212,3 +213,24 @@ async def test_stop_that_was_cut_short(tmp_path: Path, effects: Effects, then: s
                 await again.collect()
         with pytest.raises(LLMStreamError):
             _ = [item async for item in runs.logs.follow("order")]
+
+
+async def test_delete_that_was_cut_short(
+    tmp_path: Path, effects: Effects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it has deleted by then, no new run of the id has the end of the old one."""
+
+    async def died(self: Any, run: str) -> None:
+        raise LogUnavailable("the process is dead", retryable=False)
+
+    async with living(tmp_path) as runs:
+        for place in (Logs, SQLiteRunStore):
+            await runs.run(clerk(effects), "order", PROMPT)
+            with monkeypatch.context() as patch, pytest.raises(LogUnavailable):
+                patch.setattr(place, "delete", died)
+                await runs.delete("order")
+            if await runs.status("order") is not None:
+                await runs.delete("order")
+            info = await runs.run(ls.Agent(ScriptedModel("New."), name="clerk"), "order", PROMPT)
+            assert info.text == "New."
+            await runs.delete("order")

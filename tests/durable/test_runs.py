@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest.mock import ANY
 
 import pytest
@@ -13,7 +14,9 @@ import pytest
 import llmstream as ls
 from llmstream import grammar
 from llmstream.agent import Again, Hooks, RunState, step_count
+from llmstream.agent.context import summarise
 from llmstream.durable import Runs
+from llmstream.durable.store_steps import StoreSteps
 from llmstream.errors import InvalidOutput, InvalidRequest, Stopped
 from llmstream.events import RetryNotice
 from llmstream.request import Request
@@ -224,6 +227,25 @@ async def test_sub_agent_waits_for_approval(place: str) -> None:
         assert status.usage == again.total_usage
 
 
+async def test_one_of_two_sub_agents_waits(place: str) -> None:
+    """Two wait, and one is decided about: the run waits for the other, and goes on after its decision."""
+    pay = Turn(calls=(Call("pay"),))
+    both = Turn(calls=(Call("bank", {"prompt": "One."}), Call("bank", {"prompt": "Two."})))
+
+    def agent() -> ls.Agent:
+        tool = ls.tool(lambda: "paid", name="pay", description="Pay.", needs_approval=True)
+        inner = ls.Agent(ScriptedModel(by_answers(pay, "It is paid.")), name="bank", tools=[tool])
+        return ls.Agent(ScriptedModel(by_answers(both, ANSWER)), name="clerk", tools=[inner.as_tool()])
+
+    async with asyncio.timeout(30), Runs(place) as runs:
+        info = await runs.run(agent(), "order", PROMPT)
+        for left in (2, 1):
+            assert (info.state, len(info.pending)) == ("waiting", left)
+            await runs.decide("order", {info.pending[0].approval_id: True})
+            info = await runs.run(agent(), "order")
+        assert (info.state, info.text) == ("done", ANSWER)
+
+
 async def test_message_during_the_last_answer(place: str) -> None:
     """It came after the last look at the inbox, and before the end: it has an answer."""
 
@@ -354,3 +376,58 @@ async def test_cost_of_a_sub_agent_stays(place: str, own_price: float | None, to
     async with Runs(place) as runs:
         info = await runs.run(agent(100.0), "order")
         assert (info.state, info.text, info.cost_estimate) == ("done", ANSWER, total)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+async def test_tokens_of_summaries_count(place: str, replace: bool) -> None:
+    """The state of the run has the tokens and the cost of its context effects too; one that recovers, too."""
+    chat = [ls.Message.user("Hello. " * 50), ls.Message.assistant("Hello."), ls.Message.user(PROMPT)]
+    short = ScriptedModel("They greeted.", model="short")
+    agent = ls.Agent(
+        ScriptedModel(ANSWER),
+        name="clerk",
+        context_effects=[summarise(short, when_tokens_over=50, keep_turns=1, replace=replace)],
+        price=lambda model, usage: 1.0 if model == "scripted:short" else 10.0,
+    )
+    async with Runs(place) as runs:
+        run = runs.stream(agent, "order", chat)
+        found = [event async for event in run]
+        info = await runs.status("order")
+        assert info is not None
+        assert set(info.usage_by_model) == {"scripted:scripted", "scripted:short"}
+        assert isinstance(found[-1], ls.Finish)
+        assert info.usage == run.total_usage == found[-1].usage
+        assert (info.cost_estimate, await runs._store.cost("order")) == (11.0, 11.0)
+        again = agent.stream(
+            chat, steps=StoreSteps(runs._store, "order", 0, await runs._store.steps("order"))
+        )
+        await again.collect()
+        assert (again.usage_by_model, again.cost_estimate) == (info.usage_by_model, 11.0)
+
+
+@pytest.mark.parametrize("run", ["", "x" * 513, "a\0b", "\ud800", 5])
+async def test_invalid_id_is_refused(tmp_path: Path, run: Any) -> None:
+    """By each method, before the database sees it."""
+    async with Runs(f"sqlite:{tmp_path / 'runs.db'}") as runs:
+        for made in (
+            runs.submit("clerk", run, PROMPT),
+            runs.follow(run).collect(),
+            runs.decide(run),
+            runs.send(run, "And be quick."),
+            runs.stop(run),
+            runs.status(run),
+            runs.delete(run),
+        ):
+            with pytest.raises(InvalidRequest, match="id of a"):
+                await made
+
+
+async def test_unknown_state_is_refused(tmp_path: Path) -> None:
+    async with Runs(f"sqlite:{tmp_path / 'runs.db'}") as runs:
+        with pytest.raises(InvalidRequest, match="states are running, waiting"):
+            await runs.list(state="open")
+
+
+def test_name_of_an_agent_is_unicode() -> None:
+    with pytest.raises(InvalidRequest, match="valid Unicode"):
+        ls.Agent("sim:demo", name="\ud800")

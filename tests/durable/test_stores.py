@@ -11,13 +11,16 @@ import pytest
 
 import llmstream as ls
 from llmstream.agent.recorded_model import Head, joined, read_response, write_response
+from llmstream.agent.state import Expense
 from llmstream.durable.conformance import STEPS_CHECKS, STORE_CHECKS, StepsCheck, StoreCheck
 from llmstream.durable.runs import _store
 from llmstream.durable.sqlite import SQLiteRunStore
 from llmstream.durable.store import RunStore
 from llmstream.durable.store_steps import StoreSteps
+from llmstream.durable.tables import cost_of, usage_of, usage_row
 from llmstream.errors import DecodeError, LogUnavailable, Lost
 from llmstream.events import Raw, RetryNotice
+from llmstream.usage import Usage
 from tests.durable.opening import opener
 
 
@@ -98,3 +101,31 @@ def test_newer_or_pickled_record_is_refused() -> None:
         read_response(b'{"v":99}\n')
     with pytest.raises(DecodeError, match="not a recorded"):
         read_response(b"\x80\x04\x95pickle")
+
+
+def test_models_of_one_step_count_apart() -> None:
+    """Context effects may ask several; a response has one."""
+    spent = [
+        Expense("a", Usage(1, 2), 0.5),
+        Expense("b", Usage(10, 20), None),
+        Expense("a", Usage(3, 4), 0.25),
+    ]
+    rows = [usage_row(spent), usage_row([Expense("b", Usage(100, 200), 1.0)])]
+    assert usage_of(rows) == {"a": Usage(1, 2) + Usage(3, 4), "b": Usage(10, 20) + Usage(100, 200)}
+    assert cost_of(rows) == 1.75
+    assert usage_row([]) == ("", "")
+
+
+async def test_call_named_like_a_step(store: RunStore) -> None:
+    """Its record is that of a call, whatever id the vendor gives it."""
+    head = b'{"request": "", "model": "m", "usage": {"inputTokens": 5}}'
+    steps = await opener(store)("run")
+
+    async def do() -> bytes:
+        return head
+
+    for key in ("0/call/model", "0/call/history", "0/call/c/1/model"):
+        await steps.step(key, do, again=True)
+        assert steps.unrecorded == (key == "0/call/c/1/model")
+    await steps.recorded()
+    assert [usage.input_tokens for usage in (await store.usage("run")).values()] == [5]

@@ -234,7 +234,7 @@ def test_cassettes_are_recorded_and_replayed(tmp_path: Path) -> None:
         "test_fixture.json",
         "test_marked.json",
         "test_sync-one.json",
-        "test_sync-two-three.json",
+        "test_sync-two-three-7eae973a.json",
     ]
     no_demo = CASSETTES.replace('"sim:demo"', '"sim:demo", base_url="http://127.0.0.1:9"')
     assert counts(run(tmp_path, no_demo, "--llm-cassettes=none")) == {"passed": 4}
@@ -243,3 +243,28 @@ def test_cassettes_are_recorded_and_replayed(tmp_path: Path) -> None:
     assert counts(said) == {"passed": 3, "failed": 1}
     assert "UnrecordedRequest" in said
     assert '"text": "Hey"' in said
+
+
+SAME_NAMES = """
+class TestOne:
+    @pytest.mark.cassette
+    def test_it(self):
+        assert asyncio.run(ls.Model("sim:demo").ask("one")).text.startswith("You said: one")
+
+class TestTwo:
+    @pytest.mark.cassette
+    def test_it(self):
+        assert asyncio.run(ls.Model("sim:demo").ask("two")).text.startswith("You said: two")
+
+@pytest.mark.cassette
+@pytest.mark.parametrize("said", ["Hi!", "Hi?", "Hi", "Hi there. " * 30, "Hi there. " * 29])
+def test_it(said):
+    assert asyncio.run(ls.Model("sim:demo").ask(said)).text.startswith(f"You said: {said}"[:-1])
+"""
+
+
+def test_each_test_has_its_own_cassette(tmp_path: Path) -> None:
+    """Also methods of two classes with the same name, and parameters that differ in what no file may have."""
+    for _ in range(2):
+        assert counts(run(tmp_path, SAME_NAMES)) == {"passed": 7}
+    assert len(list((tmp_path / "cassettes" / "test_it").iterdir())) == 7

@@ -125,6 +125,8 @@ def test_long_text_is_cut_with_a_note() -> None:  # RELIABILITY 44
 
 def test_lone_surrogates_are_replaced() -> None:  # case 45
     assert ToolOutcome("a\ud800b \ud83d\ude00").fitted(99).content == "a\ufffdb \U0001f600"
+    failed = ToolOutcome.raised(ToolError("no file a\udcff")).fitted(99)
+    assert failed.content == failed.error == "no file a\ufffd"
 
 
 def test_model_and_application_values_differ() -> None:
