@@ -198,11 +198,14 @@ class Chats:
         _, status = await self._found(_key(user, chat_id))
         return await self._stop(status)
 
-    async def load(self, chat_id: str, *, user: str, resume: bool = False) -> list[dict[str, Any]]:
+    async def load(
+        self, chat_id: str, *, user: str, resume: bool = False, version: Version | None = None
+    ) -> list[dict[str, Any]]:
         """Returns the conversation as UI messages, for `useChat({messages})`; [] for a new one.
 
-        resume: the page asks for `resume` next, as with `useChat({resume: true})`: the message that it reads
-                then is left out. Older releases of npm ai would show it twice
+        resume:  the page asks for `resume` next, as with `useChat({resume: true})`: the message that it reads
+                 then is left out. Older releases of npm ai would show it twice
+        version: of npm ai in this page
         """
         found, status = await self._found(_key(user, chat_id))
         messages, suspension = found.messages, found.suspension
@@ -210,7 +213,8 @@ class Chats:
             # `resume` gives the page this message again, from its beginning.
             messages = messages[: _index(messages, Role.ASSISTANT, found.message_id)]
             suspension = None
-        return dump([message for message in messages if message.role != Role.SYSTEM], suspension)
+        shown = [message for message in messages if message.role != Role.SYSTEM]
+        return dump(shown, suspension, version=version or self._version)
 
     async def delete(self, chat_id: str, *, user: str) -> None:
         """Stops the response in progress and deletes the conversation."""

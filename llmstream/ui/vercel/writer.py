@@ -55,7 +55,7 @@ from llmstream.tools.approval import PendingCall
 from llmstream.ui.vercel.signing import signed_approval
 from llmstream.ui.vercel.sub_agents import SubAgentMessage
 
-__all__ = ["CORRECTED", "Version", "Writer", "answer_metadata"]
+__all__ = ["APPROVAL_OF_5", "CORRECTED", "Version", "Writer", "answer_metadata"]
 
 Version: TypeAlias = Literal[5, 6, 7]
 """The major version of the npm package `ai` in the page. No request of the page says it."""
@@ -68,6 +68,9 @@ _HEADERS: Final = {
 _encode = msgspec.json.Encoder().encode
 CORRECTED: Final = "llmstream.call"
 """The kind of a `Custom` event with the arguments that a call runs with, where the page shows others."""
+
+APPROVAL_OF_5: Final = "llmstream-approval"
+"""The name of the data part that asks for an approval in pages of npm ai 5."""
 
 # The error code of a run that was stopped on request.
 _STOPPED: Final = "stopped"
@@ -351,7 +354,7 @@ class Writer:
             approval_id = signed_approval(self._approval_key, approval_id, pending)
         ids = {"approvalId": approval_id, "toolCallId": event.tool_call_id}
         if self._version == 5:
-            return shown + self.data("llmstream-approval", ids, id=approval_id)
+            return shown + self.data(APPROVAL_OF_5, ids, id=approval_id)
         return shown + _chunk("tool-approval-request", **ids)
 
     # Everything else.

@@ -96,6 +96,8 @@ TURNS: dict[str, Callable[[Request], Turn]] = {
     "agent": asking(Call("scout", {"prompt": ""})),
     "ask_page": asking(Call("ask_page")),
     "approve5": asking(Call("delete", {"path": ""})),
+    "later5": asking(Call("delete", {"path": ""})),
+    "deny5": asking(Call("delete", {"path": ""})),
     "reload": lambda request: Turn(text=LONG, pace=Pace(tokens_per_s=600)),
     "halt": lambda request: Turn(text=LONG, pace=Pace(tokens_per_s=100)),
     "comeback": lambda request: (
@@ -124,11 +126,13 @@ RESUMED = {"reload", "idle", "comeback"}
 APPROVALS = {"approve", "deny", "edit", "later", "comeback", "signed", "forged"}
 APPROVALS |= {"again", "again_signed", "again_later"}
 """Cases that npm ai 5 cannot play."""
+APPROVALS_OF_5 = {"approve5", "later5", "deny5"}
+"""Those that it plays instead."""
 
 
 def cases_of(package: str) -> list[str]:
     """What the package can play; `scout` is the sub-agent of another case."""
-    apart = {"scout"} | (APPROVALS if major_of(package) == 5 else {"approve5"})
+    apart = {"scout"} | (APPROVALS if major_of(package) == 5 else APPROVALS_OF_5)
     return [case for case in TURNS if case not in apart]
 
 
@@ -157,7 +161,10 @@ async def served() -> AsyncIterator[str]:
 
         async def load(request: web.Request) -> web.StreamResponse:
             package, case, chat_id = request.match_info.values()
-            return web.json_response(await chats[case].load(chat_id, user=package, resume=case in RESUMED))
+            messages = await chats[case].load(
+                chat_id, user=package, resume=case in RESUMED, version=major_of(package)
+            )
+            return web.json_response(messages)
 
         application = web.Application()
         application.router.add_get("/{package}/{case}/{id}/stream", again)
@@ -223,6 +230,7 @@ def shown(page: dict[str, Any]) -> list[Any]:
 SEE = ("text", "Let me see.")
 OSLO = {"city": "Oslo"}
 RAN = ("weather", "output-available", OSLO, "Oslo: -2")
+NOT_RUN = "The call was denied: not today. It has not run."
 FAILED = ("broken", "output-error", {"x": "Oslo"}, "ValueError: no luck")
 EXPECTED: dict[str, list[Any]] = {
     "text": ["|", ("text", "Hello you.")],
@@ -255,7 +263,7 @@ EXPECTED: dict[str, list[Any]] = {
         SEE,
         ("delete", "output-denied", {"path": "notes.txt"}, None),
         "|",
-        ("text", "The call was denied: not today. It has not run."),
+        ("text", NOT_RUN),
     ],
     "edit": [
         "|",
@@ -299,7 +307,14 @@ EXPECTED: dict[str, list[Any]] = {
 }
 
 
-EXPECTED |= dict.fromkeys(("approve5", "later", "signed"), EXPECTED["approve"])
+EXPECTED |= dict.fromkeys(("approve5", "later5", "later", "signed"), EXPECTED["approve"])
+EXPECTED["deny5"] = [
+    "|",
+    SEE,
+    ("delete", "output-error", {"path": "notes.txt"}, NOT_RUN),
+    "|",
+    ("text", NOT_RUN),
+]
 RAN_IN_LIMA = ("weather", "output-available", {"city": "Lima"}, "Lima: -2")
 DELETED = ("delete", "output-available", {"path": "notes.txt"}, "notes.txt is gone")
 EXPECTED["twice"] = ["|", RAN, "|", RAN_IN_LIMA, "|", ("text", "Lima: -2")]
@@ -327,7 +342,8 @@ def check(case: str, page: dict[str, Any]) -> None:
             check_stopped(page)
         case "stop":
             assert page["status"] == "ready"
-            assert page["finishes"][-1]["isAbort"] is True
+            # 5.0.20 does not call `onFinish` after a stop.
+            assert [finish["isAbort"] for finish in page["finishes"]] in ([True], [])
             assert len(page["messages"][-1]["parts"][-1]["text"]) > 10
         case _:
             assert (page["status"], page["errors"]) == ("ready", [])

@@ -14,6 +14,13 @@ async function decide(page, ...answers) {
   await until(() => seen.finishes.length > before && chat.status !== "streaming", "the response to approvals");
 }
 
+/** Answers the approval that a page of npm ai 5 shows as a data part. */
+async function decide5(page, answer) {
+  const asked = page.chat.messages.at(-1).parts.find((part) => part.type === "data-llmstream-approval");
+  page.extra.approvals = { [asked.data.approvalId]: answer };
+  await page.chat.sendMessage();
+}
+
 /** A case of a visitor who only writes this. */
 function says(text) {
   return async (page) => {
@@ -113,9 +120,17 @@ const CASES = {
   // Parts of npm ai 5 have no approvals: the page asks by a data part, and answers in the request.
   async approve5(page) {
     await page.chat.sendMessage({ text: "notes.txt" });
-    const asked = page.chat.messages.at(-1).parts.find((part) => part.type === "data-llmstream-approval");
-    page.extra.approvals = { [asked.data.approvalId]: { approved: true } };
-    await page.chat.sendMessage();
+    await decide5(page, { approved: true });
+  },
+  async deny5(page) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    await decide5(page, { approved: false, reason: "not today" });
+  },
+  async later5(page, again) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    const other = await again();
+    await decide5(other, { approved: true });
+    return other;
   },
   // The page is reloaded in the middle of the response.
   async reload(page, again) {
