@@ -9,11 +9,11 @@
 //     stopAt     type of the event at which the page stops the run
 // {"check": [[event, ...], ...], "messages"}: each list through the client's own pipeline, without HTTP
 
-import * as agui from "@ag-ui/client";
-const { AbstractAgent, HttpAgent } = agui;
-const buildResumeArray = agui.buildResumeArray ?? (() => []);
 import { createInterface } from "node:readline";
 import { from } from "rxjs";
+
+// The package to run. Releases up to 0.0.53 have no interrupts.
+const { AbstractAgent, HttpAgent, buildResumeArray } = await import(process.argv[2] ?? "@ag-ui/client");
 
 console.warn = (...words) => warned.push(words.map(String).join(" "));
 console.error = () => {};
@@ -60,7 +60,7 @@ async function runOnce(agent, run) {
   const { tools, context, forwardedProps } = run;
   let { resume } = run;
   if (run.decide !== undefined) {
-    const answers = (agent.pendingInterrupts ?? []).map((interrupt) => [interrupt.id, run.decide]);
+    const answers = agent.pendingInterrupts.map((interrupt) => [interrupt.id, run.decide]);
     resume = buildResumeArray(agent.pendingInterrupts, Object.fromEntries(answers));
   }
   const watcher = watching(seen);
