@@ -22,13 +22,16 @@ import msgspec
 from llmstream.agent.config import RunOptions
 from llmstream.agent.nested import shown_ids
 from llmstream.agent.suspension import Suspension
-from llmstream.chats.content import ToolResult
+from llmstream.chats.content import ToolResult, outcome_mark
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest, LogError, LogLost, RunNotFound
-from llmstream.events import Event, StreamStart
+from llmstream.events import Event, Finish, RetryNotice, StreamStart, ToolApprovalRequest
+from llmstream.events import ToolCall as ToolCallEvent
+from llmstream.events import ToolResult as ToolResultEvent
 from llmstream.log import Live, Logs, RunStatus, open_logs
 from llmstream.serve.body import Body
 from llmstream.tools.approval import Approve, Deny, PendingCall
+from llmstream.tools.outcome import CANCELLED
 from llmstream.ui.vercel.conversations import Conversation, Conversations, open_conversations
 from llmstream.ui.vercel.history import dump, message_events, messages_of, without_placeholders
 from llmstream.ui.vercel.reading import Limits, PageRequest, read
@@ -176,7 +179,7 @@ class Chats:
             # Nothing has run: what waited goes on waiting.
             await self._store.save(key, msgspec.structs.replace(old, version=old.version + 1))
             raise
-        return self._body(begun, version, self._events(str(begun.run)))
+        return self._body(begun, version, self._events_for_page(begun))
 
     async def resume(self, chat_id: str, *, user: str, version: Version | None = None) -> Body:
         """Replays the response in progress, and goes on with it; 204 if there is none.
@@ -314,11 +317,32 @@ class Chats:
     ) -> Body:
         return Body(events, self._writer(version or self._version, conversation.message_id))
 
+    async def _events_for_page(self, conversation: Conversation) -> AsyncGenerator[Event]:
+        """The events of the last run; one that failed or was stopped has a result for each of its calls."""
+        open_calls = {call.call_id: call.name for call in conversation.waited}
+        async with aclosing(self._events(str(conversation.run))) as events:
+            async for event in events:
+                match event:
+                    case ToolCallEvent(invalid=False):
+                        open_calls[event.tool_call_id] = event.tool_name
+                    case ToolResultEvent(preliminary=False) | ToolApprovalRequest():
+                        open_calls.pop(event.tool_call_id, None)
+                    case RetryNotice():
+                        open_calls.clear()
+                    case Finish(finish_reason="error"):
+                        # Otherwise the page would show them as running for ever.
+                        mark = outcome_mark("cancelled")
+                        for call_id, name in open_calls.items():
+                            yield ToolResultEvent(
+                                CANCELLED, call_id, name, is_error=True, provider_metadata=mark
+                            )
+                yield event
+
     async def _replayed(self, conversation: Conversation) -> AsyncGenerator[Event]:
         """The events of the last run, after those of the message that it continues."""
         earlier = conversation.messages[: conversation.continued]
         start = _index(earlier, Role.ASSISTANT, conversation.message_id)
-        async with aclosing(self._events(str(conversation.run))) as events:
+        async with aclosing(self._events_for_page(conversation)) as events:
             async for event in events:
                 yield event
                 if isinstance(event, StreamStart) and start is not None:

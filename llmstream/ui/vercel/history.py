@@ -78,8 +78,12 @@ def _dumped(messages: Iterable[Message], suspension: Suspension | None) -> list[
     }
     waiting = shown_ids(suspension)
     found = to_ui(without_placeholders(messages, suspension), approvals, waiting)
-    # They are in no message; the page shows them at the end of the last one.
-    for _, _, shown in suspension.within:
+    # They are in no message; the page shows them at the end of the last one, in a step of their own: it sends
+    # decisions once no other call of the last step waits, and the call that runs the sub-agent does.
+    within = list(suspension.within)
+    if within:
+        found[-1]["parts"].append({"type": "step-start"})
+    for _, _, shown in within:
         call = CallPart(shown.call_id, shown.name, shown.arguments)
         (written,) = to_ui([Message.assistant(call)], approvals, waiting)
         found[-1]["parts"].append(written["parts"][-1])

@@ -74,6 +74,22 @@ const CASES = {
     tools(page.chat)[0].input.path = "/";
     await decide(page, { approved: true });
   },
+  // One of two calls of a response may run, the other may not.
+  async mixed(page) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    await decide(page, { approved: true }, { approved: false, reason: "not today" });
+  },
+  // A call of a sub-agent waits.
+  async nested(page) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    await decide(page, { approved: true });
+  },
+  async nested_later(page, again) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    const other = await again();
+    await decide(other, { approved: true });
+    return other;
+  },
   async deny(page) {
     await page.chat.sendMessage({ text: "notes.txt" });
     await decide(page, { approved: false, reason: "not today" });
@@ -168,6 +184,20 @@ const CASES = {
   async interrupt(page) {
     await stop(page);
     await page.chat.sendMessage({ text: "Briefly" });
+  },
+  // Another tab stops a tool that runs; the visitor writes on.
+  async halt_tool(page, again, api) {
+    const answered = page.chat.sendMessage({ text: "x" });
+    const runs = ({ state }) => state === "input-available";
+    await until(() => page.chat.messages.at(-1)?.parts.some(runs), "the call");
+    await fetch(`${api}/${page.chat.id}/stop`, { method: "POST" });
+    await answered;
+    await page.chat.sendMessage({ text: "no" });
+  },
+  // A response that broke off is asked for again.
+  async retry(page) {
+    await page.chat.sendMessage({ text: page.chat.id });
+    await page.chat.regenerate();
   },
   async regenerate(page) {
     await page.chat.sendMessage({ text: "Oslo" });
