@@ -176,13 +176,14 @@ class Writer:
         # Before the close, which ends what waits.
         waiting, unanswered = self._agent.waiting(), self._agent.unanswered()
         self._agent.close(failed=False)
+        interrupts = self._interrupts(waiting)
         outcome: dict[str, Any] = {}
         if was_stopped:
             outcome = {"outcome": {"type": "cancelled"}}
         elif self._is_current or waiting:
-            outcome = {"outcome": self._outcome(waiting, unanswered)}
+            outcome = {"outcome": self._outcome(interrupts, unanswered)}
         if waiting and not self._is_current:
-            self._agent.custom("interrupts", self._interrupts(waiting))
+            self._agent.custom("interrupts", interrupts)
         ended = {"metadata": {OWN: self._facts(event)}, **self._usage(event.usage)}
         self._out.write("RUN_FINISHED", **self._ids, **outcome, **ended)
 
@@ -194,9 +195,9 @@ class Writer:
             responseId=self._agent.response_id,
         )
 
-    def _outcome(self, waiting: list[Waiting], unanswered: list[str]) -> dict[str, Any]:
-        if waiting:
-            return {"type": "interrupt", "interrupts": self._interrupts(waiting)}
+    def _outcome(self, interrupts: list[dict[str, Any]], unanswered: list[str]) -> dict[str, Any]:
+        if interrupts:
+            return {"type": "interrupt", "interrupts": interrupts}
         return {"type": "success", **present(pendingToolCallIds=unanswered or None)}
 
     def _interrupts(self, waiting: list[Waiting]) -> list[dict[str, Any]]:
