@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import functools
+import logging
 import os
 import select
 import socket
@@ -23,6 +25,8 @@ __all__ = ["LoopThread", "SyncBody", "loop_thread", "respond"]
 
 # How often a response looks whether its client is there, and so how long it runs on in a silence.
 _LOOK_S: Final = 0.05
+
+_log: Final = logging.getLogger("llmstream")
 
 
 class SyncBody:
@@ -44,7 +48,10 @@ class SyncBody:
         self._loop = loop_thread()
         self._disconnected = False
         self._watch: asyncio.Task[None] | None = None
-        self._body = self._loop.call(self._opened(make, _client_check(environ or {})))
+        environ = environ or {}
+        if environ.get("SERVER_SOFTWARE") == "Granian":
+            _warn_of_granian()
+        self._body = self._loop.call(self._opened(make, _client_check(environ)))
         self.status = self._body.status
         self.headers = self._body.headers
         self._chunks: AsyncIterator[bytes] = aiter(self._body)
@@ -114,6 +121,15 @@ def respond(make: Callable[[], Body | Source], environ: Mapping[str, Any] | None
             "respond(lambda: model.stream(prompt))"
         )
     return SyncBody(make, environ)
+
+
+@functools.cache  # once for a process
+def _warn_of_granian() -> None:
+    # Seen 2026-11, granian 2.8.7: it ends the body in order when the iterable raises, and closes no iterable.
+    _log.warning(
+        "granian's WSGI interface ends a response that breaks off as if it were complete, and does not "
+        "notice clients that leave. Use its ASGI interface, or another WSGI server."
+    )
 
 
 def _client_check(environ: Mapping[str, Any]) -> Callable[[], bool] | None:

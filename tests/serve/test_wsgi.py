@@ -126,6 +126,14 @@ def test_stream_is_not_a_function() -> None:
         wsgi.respond(ls.stream("sim:demo", "Hello"))
 
 
+def test_server_that_cannot_cut_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """granian's WSGI: its client takes half a response for a complete one."""
+    wsgi._warn_of_granian.cache_clear()
+    for _ in range(2):
+        assert b"".join(wsgi.respond(body, {"SERVER_SOFTWARE": "Granian"})) == b"Hi"
+    assert [record.getMessage().partition(" ")[0] for record in caplog.records] == ["granian's"]
+
+
 def test_client_that_left_is_noticed() -> None:
     """A silent response has no write that would fail; the server's socket tells."""
     ours, theirs = socket.socketpair()

@@ -90,6 +90,7 @@ class AgentEvents:
         self._progress: dict[str, dict[str, Any]] = {}
         self._approvals: dict[str, ToolApprovalRequest] = {}  # by the id of the call
         self._children: dict[str, AgentEvents] = {}  # running sub-agents, by the id of their call
+        self._is_hidden = owner is not None and not output.settings.sub_agents
         self._all_below: set[str] = set()  # the sub-agents that it has started, and theirs
         self._below: set[str] = set()  # those of the response under way
 
@@ -118,8 +119,19 @@ class AgentEvents:
             shown = self._shown(call_id) if call is None else call.shown
             changed = (event.provider_metadata or {}).get(OWN, {})
             name = changed.get("tool_name", "" if call is None else call.name)
-            found.append(Waiting(event.approval_id, shown, name, changed.get("input"), self.owner))
-        return found + [waiting for child in self._children.values() for waiting in child.waiting()]
+            text = changed.get("input")
+            if self._is_hidden and call is not None:
+                text = text or call.input
+            found.append(Waiting(event.approval_id, shown, name, text, self.owner))
+        for parent, child in self._children.items():
+            below = child.waiting()
+            if child._is_hidden:
+                # The client has the call that runs the sub-agent, and none of the sub-agent's own.
+                call = self._calls.get(parent)
+                shown = self._shown(parent) if call is None else call.shown
+                below = [msgspec.structs.replace(one, call_id=shown, owner=None) for one in below]
+            found += below
+        return found
 
     def unanswered(self) -> list[str]:
         """Returns the ids of the calls that the application or the page must run."""
@@ -262,6 +274,7 @@ class AgentEvents:
         if not call.has_arguments:
             call.write(event.input or "{}")
         call.metadata = merge_metadata(call.metadata, event.provider_metadata)
+        call.input = event.input
         if event.invalid:
             call.marks["invalid"] = True
         self._end_call(call)
@@ -421,10 +434,11 @@ class _Call:
     shown: its id at the client
     marks: what is ours in its metadata; each event that has any repeats them, since the last one wins
     cut:   whether the response broke off inside it
+    input: the complete arguments; "" as long as there are fragments
     write: writes a fragment of its arguments
     """
 
-    __slots__ = ("cut", "ended", "has_arguments", "marks", "metadata", "name", "shown", "write")
+    __slots__ = ("cut", "ended", "has_arguments", "input", "marks", "metadata", "name", "shown", "write")
 
     write: Callable[[str], None]
 
@@ -433,6 +447,7 @@ class _Call:
         self.name = name
         self.marks = marks
         self.metadata = metadata
+        self.input = ""
         self.has_arguments = self.ended = self.cut = False
 
     @property

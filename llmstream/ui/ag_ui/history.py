@@ -56,6 +56,7 @@ class History:
         self.ignored: list[str] = []
         self._names: dict[str, str] = {}  # of tools, by the id of the call
         self._cut: set[str] = set()  # calls that were cut off: they were never made
+        self._answered = {message.tool_call_id for message in given if message.role == "tool"}
         self._by_provider: set[str] = set()
         self._response: tuple[Any, ...] | None = None  # the turn in progress
         self._parts: list[Part] = []
@@ -111,7 +112,7 @@ class History:
 
     def _call(self, call: wire.Call, where: str) -> None:
         own = _own(call.metadata)
-        if own.get("incomplete") is True:
+        if own.get("incomplete") is True or self._broke_off(call):
             self._cut.add(call.id)
             self._ignore(where, f"call {call.id!r}, which broke off")
             return
@@ -123,6 +124,10 @@ class History:
         self._parts.append(
             ToolCall(call.id, call.function.name, call.function.arguments or "", by_provider, metadata)
         )
+
+    def _broke_off(self, call: wire.Call) -> bool:
+        """Whether the response broke off inside a call, of a client before 1.0: it does not keep our mark."""
+        return call.id not in self._answered and not _is_object(call.function.arguments or "")
 
     def _result(self, message: wire.Message, where: str) -> None:
         call_id = message.tool_call_id
@@ -210,6 +215,13 @@ def _checked(metadata: object) -> Metadata | None:
     if not isinstance(metadata, dict) or not all(isinstance(own, dict) for own in metadata.values()):
         return None
     return metadata or None
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
 
 
 def _value(text: str, *, is_json: bool) -> Any:

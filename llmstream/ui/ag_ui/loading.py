@@ -146,7 +146,7 @@ class _Page:
         roles = [message.role for message in history]
         self._last = max((n for n, role in enumerate(roles) if role == Role.ASSISTANT), default=-1)
         self.calls = _CallIds({} if suspension is None else shown_ids(suspension))
-        settings = Settings("history", True, False, lambda error: error.public_message, None)
+        settings = Settings("history", True, False, lambda error: error.public_message, None, True)
         self.output = Output(settings, [])
         self._agent = AgentEvents(self.output, prefix="history-")
         self._names = UniqueIds("#")  # of the user's messages

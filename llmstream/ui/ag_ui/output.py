@@ -46,6 +46,7 @@ class Settings:
     raw:        whether wire events of the vendor are
     error_text: the message that a visitor sees
     file_url:   the address of a file that the model made, instead of a data URL
+    sub_agents: whether what sub-agents do is; clients before 1.0 end the run at its events
     """
 
     run_id: str
@@ -53,6 +54,7 @@ class Settings:
     raw: bool
     error_text: Callable[[ErrorInfo], str]
     file_url: Callable[[File | ReasoningFile], str] | None
+    sub_agents: bool
 
 
 class Output:
@@ -84,6 +86,8 @@ class Output:
 
     def write(self, kind: str, /, **fields: Any) -> None:
         """Writes an event. Fields without a value have to be left out: the client refuses null."""
+        if self._is_hidden(fields):
+            return
         event = {"type": kind, **fields}
         self.transcript.apply(event)
         self._frames.append(frame(event))
@@ -94,16 +98,25 @@ class Output:
 
         fields: of each event, but its delta; the message or call has begun
         """
+        if self._is_hidden(fields):
+            return _ignore
         pieces = self.transcript.fragments(fields)
         # Encoded once, and open for the delta: it is the same for all fragments of a message.
         head = b'data: %s,"delta":' % _encode({"type": kind, **fields})[:-1]
         frames = self._frames
 
         def write(delta: str) -> None:
+            # Clients up to 0.0.48 refuse a text without characters.
+            if not delta:
+                return
             pieces.append(delta)
             frames.append(b"%s%s}\n\n" % (head, _encode(delta)))
 
         return write
+
+    def _is_hidden(self, fields: Mapping[str, Any]) -> bool:
+        """Whether the event with these fields is one of a sub-agent, and none of those are written."""
+        return not self.settings.sub_agents and "subagentRunId" in fields
 
     def free_call_id(self, call_id: str) -> str:
         """Returns the id of a new call; another one if an earlier call of the thread has it.
@@ -139,6 +152,10 @@ class Output:
 def frame(event: Mapping[str, Any]) -> bytes:
     """Returns an event as a frame of SSE. Lines end in LF: the client's parser breaks on CRLF."""
     return b"data: %s\n\n" % _encode(event)
+
+
+def _ignore(delta: str) -> None:
+    """Writes nothing."""
 
 
 def _in_form(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -58,8 +58,10 @@ class Writer:
     thread_id, run_id: as in the request; `RunInput.writer` sets them, and the two below
     messages:          the client's messages, in its form. Needed to take back text, and to rename a call
                        whose id the thread already has
-    protocol_version:  of the client; None for one before 1.0, which refuses outcomes: its interrupts are the
-                       `CUSTOM` event `llmstream.interrupts`
+    protocol_version:  of the client; None for one before 1.0 (0.0.45 and newer). It refuses sub-agents, of
+                       which it gets the results alone, and all outcomes but `interrupt`; releases up to
+                       0.0.53 do not know that one either, so interrupts are a `CUSTOM` event, too:
+                       `llmstream.interrupts`
     parent_run_id:     the run that this one branches from
     reasoning:         False leaves the reasoning out
     raw:               True writes wire events of the vendor as `RAW`; requests need `include_raw=True`
@@ -90,10 +92,10 @@ class Writer:
                 raise InvalidRequest(f"{name} must be the text that the request has, got {given!r}")
         self._ids = {"threadId": thread_id, "runId": run_id}
         self._parent_run_id = parent_run_id
-        self._takes_outcomes = protocol_version is not None
+        self._is_current = protocol_version is not None
         self._approval_ttl_s = approval_ttl_s
         self._error_text = error_text or _public_message
-        settings = Settings(run_id, reasoning, raw, self._error_text, file_url)
+        settings = Settings(run_id, reasoning, raw, self._error_text, file_url, self._is_current)
         self._out = Output(settings, None if messages is None else list(messages))
         self._agent = AgentEvents(self._out, prefix=f"{run_id}-")
         # Held back: the next event shows whether it ends the run.
@@ -159,8 +161,8 @@ class Writer:
         error = (self._error or _INCOMPLETE) if event.finish_reason == "error" else None
         if error is None:
             self._release_error()
-        # Clients before 1.0 know no outcome, and get an error.
-        was_stopped = error is not None and error.code == "stopped" and self._takes_outcomes
+        # Clients before 1.0 refuse the outcome of a stopped run, and get an error.
+        was_stopped = error is not None and error.code == "stopped" and self._is_current
         if error is None or was_stopped:
             self._finish_run(event, was_stopped=was_stopped)
         else:
@@ -174,13 +176,14 @@ class Writer:
         # Collected before closing, which ends waiting calls.
         waiting, unanswered = self._agent.waiting(), self._agent.unanswered()
         self._agent.close(failed=False)
+        interrupts = self._interrupts(waiting)
         outcome: dict[str, Any] = {}
         if was_stopped:
             outcome = {"outcome": {"type": "cancelled"}}
-        elif self._takes_outcomes:
-            outcome = {"outcome": self._outcome(waiting, unanswered)}
-        elif waiting:
-            self._agent.custom("interrupts", self._interrupts(waiting))
+        elif self._is_current or waiting:
+            outcome = {"outcome": self._outcome(interrupts, unanswered)}
+        if waiting and not self._is_current:
+            self._agent.custom("interrupts", interrupts)
         ended = {"metadata": {OWN: self._facts(event)}, **self._usage(event.usage)}
         self._out.write("RUN_FINISHED", **self._ids, **outcome, **ended)
 
@@ -192,9 +195,9 @@ class Writer:
             responseId=self._agent.response_id,
         )
 
-    def _outcome(self, waiting: list[Waiting], unanswered: list[str]) -> dict[str, Any]:
-        if waiting:
-            return {"type": "interrupt", "interrupts": self._interrupts(waiting)}
+    def _outcome(self, interrupts: list[dict[str, Any]], unanswered: list[str]) -> dict[str, Any]:
+        if interrupts:
+            return {"type": "interrupt", "interrupts": interrupts}
         return {"type": "success", **present(pendingToolCallIds=unanswered or None)}
 
     def _interrupts(self, waiting: list[Waiting]) -> list[dict[str, Any]]:

@@ -22,13 +22,16 @@ import msgspec
 from llmstream.agent.config import RunOptions
 from llmstream.agent.nested import shown_ids
 from llmstream.agent.suspension import Suspension
-from llmstream.chats.content import ToolResult
+from llmstream.chats.content import ToolResult, outcome_mark
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest, LogError, LogLost, RunNotFound
-from llmstream.events import Event, StreamStart
+from llmstream.events import Event, Finish, RetryNotice, StreamStart, ToolApprovalRequest
+from llmstream.events import ToolCall as ToolCallEvent
+from llmstream.events import ToolResult as ToolResultEvent
 from llmstream.log import Live, Logs, RunStatus, open_logs
 from llmstream.serve.body import Body
 from llmstream.tools.approval import Approve, Deny, PendingCall
+from llmstream.tools.outcome import CANCELLED
 from llmstream.ui.vercel.conversations import Conversation, Conversations, open_conversations
 from llmstream.ui.vercel.history import dump, message_events, messages_of, without_placeholders
 from llmstream.ui.vercel.reading import Limits, PageRequest, read
@@ -176,7 +179,7 @@ class Chats:
             # Nothing has run: waiting calls continue to wait.
             await self._store.save(key, msgspec.structs.replace(old, version=old.version + 1))
             raise
-        return self._body(begun, version, self._events(str(begun.run)))
+        return self._body(begun, version, self._events_for_page(begun))
 
     async def resume(self, chat_id: str, *, user: str, version: Version | None = None) -> Body:
         """Replays the response in progress, and continues with new events; 204 if there is none.
@@ -198,11 +201,14 @@ class Chats:
         _, status = await self._found(_key(user, chat_id))
         return await self._stop(status)
 
-    async def load(self, chat_id: str, *, user: str, resume: bool = False) -> list[dict[str, Any]]:
+    async def load(
+        self, chat_id: str, *, user: str, resume: bool = False, version: Version | None = None
+    ) -> list[dict[str, Any]]:
         """Returns the conversation as UI messages, for `useChat({messages})`; [] for a new one.
 
-        resume: the page asks for `resume` next, as with `useChat({resume: true})`: the message that it reads
-                then is left out. Older releases of npm ai would show it twice
+        resume:  the page asks for `resume` next, as with `useChat({resume: true})`: the message that it reads
+                 then is left out. Older releases of npm ai would show it twice
+        version: of npm ai in this page
         """
         found, status = await self._found(_key(user, chat_id))
         messages, suspension = found.messages, found.suspension
@@ -210,7 +216,8 @@ class Chats:
             # `resume` gives the page this message again, from its beginning.
             messages = messages[: _index(messages, Role.ASSISTANT, found.message_id)]
             suspension = None
-        return dump([message for message in messages if message.role != Role.SYSTEM], suspension)
+        shown = [message for message in messages if message.role != Role.SYSTEM]
+        return dump(shown, suspension, version=version or self._version)
 
     async def delete(self, chat_id: str, *, user: str) -> None:
         """Stops the response in progress and deletes the conversation."""
@@ -310,11 +317,32 @@ class Chats:
     ) -> Body:
         return Body(events, self._writer(version or self._version, conversation.message_id))
 
+    async def _events_for_page(self, conversation: Conversation) -> AsyncGenerator[Event]:
+        """The events of the last run; one that failed or was stopped has a result for each of its calls."""
+        open_calls = {call.call_id: call.name for call in conversation.waited}
+        async with aclosing(self._events(str(conversation.run))) as events:
+            async for event in events:
+                match event:
+                    case ToolCallEvent(invalid=False):
+                        open_calls[event.tool_call_id] = event.tool_name
+                    case ToolResultEvent(preliminary=False) | ToolApprovalRequest():
+                        open_calls.pop(event.tool_call_id, None)
+                    case RetryNotice():
+                        open_calls.clear()
+                    case Finish(finish_reason="error"):
+                        # Otherwise the page would show them as running for ever.
+                        mark = outcome_mark("cancelled")
+                        for call_id, name in open_calls.items():
+                            yield ToolResultEvent(
+                                CANCELLED, call_id, name, is_error=True, provider_metadata=mark
+                            )
+                yield event
+
     async def _replayed(self, conversation: Conversation) -> AsyncGenerator[Event]:
         """The events of the last run, after those of the message that it continues."""
         earlier = conversation.messages[: conversation.continued]
         start = _index(earlier, Role.ASSISTANT, conversation.message_id)
-        async with aclosing(self._events(str(conversation.run))) as events:
+        async with aclosing(self._events_for_page(conversation)) as events:
             async for event in events:
                 yield event
                 if isinstance(event, StreamStart) and start is not None:

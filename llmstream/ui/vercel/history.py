@@ -21,7 +21,7 @@ from llmstream.accumulate.blocks import result_part
 from llmstream.agent.history import open_calls, settled
 from llmstream.agent.nested import shown_ids
 from llmstream.agent.suspension import Suspension
-from llmstream.chats.content import File, Reasoning, Source, Text
+from llmstream.chats.content import File, Reasoning, Source, Text, outcome_of
 from llmstream.chats.content import ToolCall as CallPart
 from llmstream.chats.content import ToolResult as ResultPart
 from llmstream.chats.message import Message, Role
@@ -42,6 +42,7 @@ from llmstream.events import (
 from llmstream.events import File as FileEvent
 from llmstream.events import Source as SourceEvent
 from llmstream.tools.approval import PendingCall
+from llmstream.ui.vercel.writer import APPROVAL_OF_5, Version
 from llmstream.unique_ids import StepIds
 
 __all__ = ["dump", "message_events", "messages_of", "without_placeholders"]
@@ -50,7 +51,9 @@ __all__ = ["dump", "message_events", "messages_of", "without_placeholders"]
 _NUMBERED: Final = re.compile(r"\d+/")
 
 
-def dump(messages: Iterable[Message], suspension: Suspension | None = None) -> list[dict[str, Any]]:
+def dump(
+    messages: Iterable[Message], suspension: Suspension | None = None, *, version: Version = 6
+) -> list[dict[str, Any]]:
     """Returns UI messages: what `useChat({messages})` starts with.
 
     The id of a UI message is "id" in the metadata of its first message; other metadata is for the page,
@@ -58,8 +61,16 @@ def dump(messages: Iterable[Message], suspension: Suspension | None = None) -> l
 
     messages:   as `run.messages()` returns them
     suspension: of the last run, if it waits; the page shows the calls with their approvals
+    version:    of npm `ai` in the page; 5 gets approvals as a `Writer` of that version writes them
     raises:     InvalidRequest for a role or a part that the form does not have
     """
+    if version > 5:
+        return _dumped(messages, suspension)
+    found = _dumped([_without_denials(message) for message in messages], suspension)
+    return [message | {"parts": list(_parts_of_5(message["parts"]))} for message in found]
+
+
+def _dumped(messages: Iterable[Message], suspension: Suspension | None) -> list[dict[str, Any]]:
     if suspension is None:
         return to_ui(messages)
     approvals = {
@@ -67,12 +78,43 @@ def dump(messages: Iterable[Message], suspension: Suspension | None = None) -> l
     }
     waiting = shown_ids(suspension)
     found = to_ui(without_placeholders(messages, suspension), approvals, waiting)
-    # They are in no message; the page shows them at the end of the last one.
-    for _, _, shown in suspension.within:
+    # They are in no message; the page shows them at the end of the last one, in a step of their own: it sends
+    # decisions once no other call of the last step waits, and the call that runs the sub-agent does.
+    within = list(suspension.within)
+    if within:
+        found[-1]["parts"].append({"type": "step-start"})
+    for _, _, shown in within:
         call = CallPart(shown.call_id, shown.name, shown.arguments)
         (written,) = to_ui([Message.assistant(call)], approvals, waiting)
         found[-1]["parts"].append(written["parts"][-1])
     return found
+
+
+def _without_denials(message: Message) -> Message:
+    """The message with denied calls as failed ones: parts of npm ai 5 cannot be denied."""
+    parts = [
+        msgspec.structs.replace(part, metadata=None)
+        if isinstance(part, ResultPart) and outcome_of(part.metadata) == "denied"
+        else part
+        for part in message.parts
+    ]
+    return msgspec.structs.replace(message, parts=tuple(parts))
+
+
+def _parts_of_5(parts: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The parts without states of approvals, which npm ai 5 does not know: a part beside the call asks."""
+    for part in parts:
+        state = part.get("state")
+        if state not in ("approval-requested", "approval-responded"):
+            yield part
+            continue
+        approval = part["approval"]
+        yield {name: value for name, value in part.items() if name != "approval"} | {
+            "state": "input-available"
+        }
+        if state == "approval-requested":
+            ids = {"approvalId": approval["id"], "toolCallId": part["toolCallId"]}
+            yield {"type": f"data-{APPROVAL_OF_5}", "id": approval["id"], "data": ids}
 
 
 def without_placeholders(messages: Iterable[Message], suspension: Suspension | None) -> tuple[Message, ...]:

@@ -55,7 +55,7 @@ from llmstream.tools.approval import PendingCall
 from llmstream.ui.vercel.signing import signed_approval
 from llmstream.ui.vercel.sub_agents import SubAgentMessage
 
-__all__ = ["CORRECTED", "Version", "Writer", "answer_metadata"]
+__all__ = ["APPROVAL_OF_5", "CORRECTED", "Version", "Writer", "answer_metadata"]
 
 Version: TypeAlias = Literal[5, 6, 7]
 """The major version of the npm package `ai` in the page. The page's requests do not contain it."""
@@ -68,6 +68,9 @@ _HEADERS: Final = {
 _encode = msgspec.json.Encoder().encode
 CORRECTED: Final = "llmstream.call"
 """The kind of a `Custom` event with the arguments that a call runs with, where the page shows others."""
+
+APPROVAL_OF_5: Final = "llmstream-approval"
+"""The name of the data part that asks for an approval in pages of npm ai 5."""
 
 # The error code of a run that was stopped on request.
 _STOPPED: Final = "stopped"
@@ -120,6 +123,7 @@ class Writer:
         self._error_text = error_text or _public_message
         self._in_step = False  # `start-step` is written, its end is not
         self._step_has_content = False
+        self._in_step_of_sub_agents = False  # it has calls of sub-agents that wait, and nothing else
         self._calls: dict[str, _OpenCall] = {}
         self._sub_agents: dict[str, SubAgentMessage] = {}  # by the call that runs one
         self._model: str | None = None
@@ -170,6 +174,7 @@ class Writer:
             return b""
         self._in_step = True
         self._step_has_content = False
+        self._in_step_of_sub_agents = False
         return _chunk("start-step")
 
     def _end_step(self) -> bytes:
@@ -277,7 +282,7 @@ class Writer:
         call.text[:] = (event.input,)
         if event.invalid:
             return self._input_error(event.tool_call_id, call, event.input, "The input is not valid.")
-        return self._content(
+        return self._begin_step_of_sub_agents(event.tool_call_id) + self._content(
             "tool-input-available",
             toolCallId=event.tool_call_id,
             toolName=call.name,
@@ -285,6 +290,20 @@ class Writer:
             **call.flags,
             **_metadata_of(event),
         )
+
+    def _begin_step_of_sub_agents(self, call_id: str) -> bytes:
+        """Ends the step before the first waiting call of a sub-agent.
+
+        A page sends decisions once no call of its last step is without a result, and the call that runs the
+        sub-agent is.
+        """
+        if self._in_step_of_sub_agents or not call_id.startswith(
+            tuple([f"{one}/" for one in self._sub_agents])
+        ):
+            return b""
+        out = self._end_step() + self._begin_step()
+        self._in_step_of_sub_agents = True
+        return out
 
     def _corrected(self, call: Mapping[str, Any]) -> bytes:
         call_id, name, arguments = str(call["call_id"]), str(call["name"]), str(call["arguments"])
@@ -351,7 +370,7 @@ class Writer:
             approval_id = signed_approval(self._approval_key, approval_id, pending)
         ids = {"approvalId": approval_id, "toolCallId": event.tool_call_id}
         if self._version == 5:
-            return shown + self.data("llmstream-approval", ids, id=approval_id)
+            return shown + self.data(APPROVAL_OF_5, ids, id=approval_id)
         return shown + _chunk("tool-approval-request", **ids)
 
     # Everything else.

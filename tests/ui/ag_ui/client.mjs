@@ -9,9 +9,11 @@
 //     stopAt     type of the event at which the page stops the run
 // {"check": [[event, ...], ...], "messages"}: each list through the client's own pipeline, without HTTP
 
-import { AbstractAgent, HttpAgent, buildResumeArray } from "@ag-ui/client";
 import { createInterface } from "node:readline";
 import { from } from "rxjs";
+
+// The package to run. Releases up to 0.0.53 have no interrupts.
+const { AbstractAgent, HttpAgent, buildResumeArray } = await import(process.argv[2] ?? "@ag-ui/client");
 
 console.warn = (...words) => warned.push(words.map(String).join(" "));
 console.error = () => {};

@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,9 @@ from llmstream.ui import ag_ui
 HERE = Path(__file__).parent
 PEERS = HERE.parents[1] / "peers"
 PACKAGE = "@ag-ui/client"
+OLDER = ("ag-ui-client-0.0.45", "ag-ui-client-0.0.54", "ag-ui-client-0.0.59")
+"""Releases before 1.0, by their names in `tests/peers/package.json`: the first that knows reasoning, the
+first that knows interrupts, and the last. Which one asks is in no request."""
 
 Respond = Callable[[ag_ui.RunInput], serve.Body]
 
@@ -66,16 +69,30 @@ class Client:
 
 @pytest.fixture(scope="session")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with running(PACKAGE, tmp_path_factory.mktemp("ag_ui")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session", params=OLDER)
+def older_client(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Client]:
+    with running(request.param, tmp_path_factory.mktemp("ag_ui")) as started:
+        yield started
+
+
+@contextmanager
+def running(package: str, place: Path) -> Iterator[Client]:
+    """Runs a release of the client in a folder."""
     modules = Path(os.environ.get("LLMSTREAM_NODE_MODULES") or PEERS / "node_modules")
     if shutil.which("node") is None:
         pytest.skip("node is not installed; see tests/peers/README.md")
-    if not (modules / PACKAGE).is_dir():
-        pytest.skip(f"{PACKAGE} is not installed; see tests/peers/README.md")
-    place = tmp_path_factory.mktemp("ag_ui")
+    if not (modules / package).is_dir():
+        pytest.skip(f"{package} is not installed; see tests/peers/README.md")
     shutil.copy(HERE / "client.mjs", place)
     (place / "node_modules").symlink_to(modules.resolve(), target_is_directory=True)
     process = subprocess.Popen(
-        ["node", "client.mjs"], cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ["node", "client.mjs", package], cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     with process:
         yield Client(process, place)

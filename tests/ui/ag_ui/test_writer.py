@@ -145,11 +145,14 @@ def test_interrupt_shows_what_will_run() -> None:
     assert interrupt["metadata"]["llmstream"]["input"] == '{"euros":2}'
 
 
-def test_older_client_has_custom_interrupts() -> None:
+def test_older_client_has_interrupts_twice() -> None:
+    """Releases up to 0.0.53 drop the outcome, newer ones need it; they refuse calls that a success names."""
     options = {"protocol_version": None}
-    assert "outcome" not in written(CALL, ASKED, Finish("tool-calls"), **options)[-1]
     (interrupt,) = named("llmstream.interrupts", CALL, ASKED, Finish("tool-calls"), **options)
     assert interrupt["id"] == "a1"
+    ended = written(CALL, ASKED, Finish("tool-calls"), **options)[-1]
+    assert ended["outcome"] == {"type": "interrupt", "interrupts": [interrupt]}
+    assert "outcome" not in written(CALL, Finish("tool-calls"), **options)[-1]
 
 
 def test_error_before_more_events_is_custom() -> None:

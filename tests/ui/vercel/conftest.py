@@ -18,7 +18,7 @@ import pytest
 
 HERE: Final = Path(__file__).parent
 NEWEST: Final = ("ai-5.0.277", "ai-6.0.326", "ai")
-STRICT: Final = ("ai-5.0.115", "ai-6.0.0", "ai-6.0.57", "ai-7.0.0", "ai-7.0.77")
+STRICT: Final = ("ai-5.0.20", "ai-5.0.115", "ai-6.0.0", "ai-6.0.57", "ai-7.0.0", "ai-7.0.77")
 """Releases that the project is proved against, by their names in `tests/peers/package.json`. All but 7.0.77
 refuse a chunk with a field that they do not know."""
 

@@ -40,6 +40,12 @@ def broken(x: str) -> str:
     raise ValueError("no luck")
 
 
+async def hold(x: str) -> str:
+    """Wait."""
+    await asyncio.sleep(60)
+    return x
+
+
 @ls.tool(needs_approval=True)
 def delete(path: str) -> str:
     """Delete a file."""
@@ -73,6 +79,20 @@ def repeating(*calls: Call) -> Callable[[Request], Turn]:
     return turn
 
 
+def failing_once() -> Callable[[Request], Turn]:
+    """Breaks off at the first request of each page."""
+    seen = set[str]()
+
+    def turn(request: Request) -> Turn:
+        page = request.messages[-1].text
+        if page in seen:
+            return Turn(text="Hello you.")
+        seen.add(page)
+        return Turn(text=LONG, fault=Cut(after_events=6))
+
+    return turn
+
+
 OSLO_LIMA = (Call("weather", {"city": "Oslo"}), Call("weather", {"city": "Lima"}))
 AGAIN = repeating(OSLO_LIMA[0], Call("delete", {"path": "notes.txt"}), OSLO_LIMA[1])
 WEATHER = Call("weather", {"city": ""})
@@ -89,6 +109,12 @@ TURNS: dict[str, Callable[[Request], Turn]] = {
     "refused": lambda request: Turn(fault=Refuse(status=429, retry_after_s=7)),
     "approve": asking(Call("delete", {"path": ""})),
     "deny": asking(Call("delete", {"path": ""})),
+    "mixed": asking(Call("delete", {"path": ""}), Call("delete", {"path": ""})),
+    "nested": asking(Call("cleaner", {"prompt": ""})),
+    "nested_later": asking(Call("cleaner", {"prompt": ""})),
+    "cleaner": asking(Call("delete", {"path": ""})),
+    "halt_tool": asking(Call("hold", {"x": ""})),
+    "retry": failing_once(),
     "edit": asking(Call("delete", {"path": ""})),
     "two": asking(WEATHER),
     "stop": lambda request: Turn(text=LONG, pace=Pace(tokens_per_s=100)),
@@ -96,6 +122,8 @@ TURNS: dict[str, Callable[[Request], Turn]] = {
     "agent": asking(Call("scout", {"prompt": ""})),
     "ask_page": asking(Call("ask_page")),
     "approve5": asking(Call("delete", {"path": ""})),
+    "later5": asking(Call("delete", {"path": ""})),
+    "deny5": asking(Call("delete", {"path": ""})),
     "reload": lambda request: Turn(text=LONG, pace=Pace(tokens_per_s=600)),
     "halt": lambda request: Turn(text=LONG, pace=Pace(tokens_per_s=100)),
     "comeback": lambda request: (
@@ -122,13 +150,15 @@ RESUMED = {"reload", "idle", "comeback"}
 """Cases of pages that ask for the response in progress when they have loaded."""
 
 APPROVALS = {"approve", "deny", "edit", "later", "comeback", "signed", "forged"}
-APPROVALS |= {"again", "again_signed", "again_later"}
+APPROVALS |= {"again", "again_signed", "again_later", "mixed", "nested", "nested_later"}
 """Cases that npm ai 5 cannot play."""
+APPROVALS_OF_5 = {"approve5", "later5", "deny5"}
+"""Those that it plays instead."""
 
 
 def cases_of(package: str) -> list[str]:
     """What the package can play; `scout` is the sub-agent of another case."""
-    apart = {"scout"} | (APPROVALS if major_of(package) == 5 else {"approve5"})
+    apart = {"scout", "cleaner"} | (APPROVALS if major_of(package) == 5 else APPROVALS_OF_5)
     return [case for case in TURNS if case not in apart]
 
 
@@ -157,7 +187,10 @@ async def served() -> AsyncIterator[str]:
 
         async def load(request: web.Request) -> web.StreamResponse:
             package, case, chat_id = request.match_info.values()
-            return web.json_response(await chats[case].load(chat_id, user=package, resume=case in RESUMED))
+            messages = await chats[case].load(
+                chat_id, user=package, resume=case in RESUMED, version=major_of(package)
+            )
+            return web.json_response(messages)
 
         application = web.Application()
         application.router.add_get("/{package}/{case}/{id}/stream", again)
@@ -198,8 +231,10 @@ def agent_of(case: str, url: str) -> ls.Agent[Any, Any]:
         return ls.Model(f"openai:{name}", base_url=f"{url}/v1", api_key="k", retry=ls.Retry(max_retries=0))
 
     scout = ls.Agent(model("scout"), name="scout", tools=[weather])
+    cleaner = ls.Agent(model("cleaner"), name="cleaner", tools=[delete])
     page_tool = ls.ToolSpec("ask_page", "Ask the page.", {"type": "object", "properties": {}})
-    return ls.Agent(model(case), tools=[weather, scan, broken, delete, scout.as_tool(), page_tool])
+    sub_agents = [scout.as_tool(), cleaner.as_tool()]
+    return ls.Agent(model(case), tools=[weather, scan, broken, hold, delete, *sub_agents, page_tool])
 
 
 def shown(page: dict[str, Any]) -> list[Any]:
@@ -223,6 +258,8 @@ def shown(page: dict[str, Any]) -> list[Any]:
 SEE = ("text", "Let me see.")
 OSLO = {"city": "Oslo"}
 RAN = ("weather", "output-available", OSLO, "Oslo: -2")
+DELETED = ("delete", "output-available", {"path": "notes.txt"}, "notes.txt is gone")
+NOT_RUN = "The call was denied: not today. It has not run."
 FAILED = ("broken", "output-error", {"x": "Oslo"}, "ValueError: no luck")
 EXPECTED: dict[str, list[Any]] = {
     "text": ["|", ("text", "Hello you.")],
@@ -255,7 +292,7 @@ EXPECTED: dict[str, list[Any]] = {
         SEE,
         ("delete", "output-denied", {"path": "notes.txt"}, None),
         "|",
-        ("text", "The call was denied: not today. It has not run."),
+        ("text", NOT_RUN),
     ],
     "edit": [
         "|",
@@ -299,9 +336,35 @@ EXPECTED: dict[str, list[Any]] = {
 }
 
 
-EXPECTED |= dict.fromkeys(("approve5", "later", "signed"), EXPECTED["approve"])
+EXPECTED |= dict.fromkeys(("approve5", "later5", "later", "signed"), EXPECTED["approve"])
+EXPECTED["mixed"] = [
+    "|",
+    SEE,
+    ("delete", "output-available", {"path": "notes.txt"}, "notes.txt is gone"),
+    ("delete", "output-denied", {"path": "notes.txt"}, None),
+    "|",
+    ("text", f"notes.txt is gone {NOT_RUN}"),
+]
+EXPECTED["nested"] = [
+    "|",
+    SEE,
+    ("cleaner", "output-available", {"prompt": "notes.txt"}, "notes.txt is gone"),
+    "|",
+    DELETED,
+    "|",
+    ("text", "notes.txt is gone"),
+]
+EXPECTED["nested_later"] = EXPECTED["nested"]
+EXPECTED["retry"] = EXPECTED["text"]
+EXPECTED["deny5"] = [
+    "|",
+    SEE,
+    ("delete", "output-error", {"path": "notes.txt"}, NOT_RUN),
+    "|",
+    ("text", NOT_RUN),
+]
 RAN_IN_LIMA = ("weather", "output-available", {"city": "Lima"}, "Lima: -2")
-DELETED = ("delete", "output-available", {"path": "notes.txt"}, "notes.txt is gone")
+
 EXPECTED["twice"] = ["|", RAN, "|", RAN_IN_LIMA, "|", ("text", "Lima: -2")]
 EXPECTED["again"] = ["|", RAN, "|", DELETED, "|", RAN_IN_LIMA, "|", ("text", "Lima: -2")]
 EXPECTED |= dict.fromkeys(("again_signed", "again_later"), EXPECTED["again"])
@@ -325,12 +388,22 @@ def check(case: str, page: dict[str, Any]) -> None:
             assert "is gone" not in str(page)
         case "halt":
             check_stopped(page)
+        case "halt_tool":
+            _, stopped, _, answer = page["messages"]
+            assert (page["status"], page["errors"]) == ("ready", [])
+            assert stopped["parts"][-1]["state"] == "output-error"
+            assert "cancelled" in stopped["parts"][-1]["errorText"]
+            assert answer["parts"][-1]["text"] == "Let me see."
         case "stop":
             assert page["status"] == "ready"
-            assert page["finishes"][-1]["isAbort"] is True
+            # 5.0.20 does not call `onFinish` after a stop.
+            assert [finish["isAbort"] for finish in page["finishes"]] in ([True], [])
             assert len(page["messages"][-1]["parts"][-1]["text"]) > 10
         case _:
-            assert (page["status"], page["errors"]) == ("ready", [])
+            broken = (
+                ["The connection to the model broke. The response is incomplete."] if case == "retry" else []
+            )
+            assert (page["status"], page["errors"]) == ("ready", broken)
             assert shown(page) == EXPECTED[case]
             assert page["messages"][-1]["metadata"]["usage"]["outputTokens"] > 0
             assert len(page["messages"]) == (4 if case in ("two", "interrupt") else 2)

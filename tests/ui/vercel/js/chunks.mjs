@@ -12,13 +12,31 @@ function chunksOf(body) {
     .map((frame) => JSON.parse(frame.slice(6)));
 }
 
+/** Why the schema of a package refuses a chunk; undefined if it does not. */
+async function refusal(ai, chunk) {
+  if (ai.uiMessageChunkSchema === undefined) return refusalOfTransport(ai, chunk);
+  const schema = typeof ai.uiMessageChunkSchema === "function" ? ai.uiMessageChunkSchema() : ai.uiMessageChunkSchema;
+  const checked = await schema.validate(chunk);
+  return checked.success ? undefined : checked.error;
+}
+
+/** The same, by the reading of a response: early releases of 5 do not export their schema. */
+async function refusalOfTransport(ai, chunk) {
+  const body = new Response(`data: ${JSON.stringify(chunk)}\n\n`).body;
+  const reader = new ai.DefaultChatTransport().processResponseStream(body).getReader();
+  try {
+    while (!(await reader.read()).done);
+  } catch (error) {
+    return error;
+  }
+}
+
 async function complaints(name, chunks) {
   const ai = await import(name);
-  const schema = typeof ai.uiMessageChunkSchema === "function" ? ai.uiMessageChunkSchema() : ai.uiMessageChunkSchema;
   const found = [];
   for (const chunk of chunks) {
-    const checked = await schema.validate(chunk);
-    if (!checked.success) found.push({ name, chunk, error: String(checked.error.message).slice(0, 500) });
+    const error = await refusal(ai, chunk);
+    if (error) found.push({ name, chunk, error: String(error.message).slice(0, 500) });
   }
   const errors = [];
   const messages = ai.readUIMessageStream({

@@ -14,6 +14,13 @@ async function decide(page, ...answers) {
   await until(() => seen.finishes.length > before && chat.status !== "streaming", "the response to approvals");
 }
 
+/** Answers the approval that a page of npm ai 5 shows as a data part. */
+async function decide5(page, answer) {
+  const asked = page.chat.messages.at(-1).parts.find((part) => part.type === "data-llmstream-approval");
+  page.extra.approvals = { [asked.data.approvalId]: answer };
+  await page.chat.sendMessage();
+}
+
 /** A case of a visitor who only writes this. */
 function says(text) {
   return async (page) => {
@@ -67,6 +74,22 @@ const CASES = {
     tools(page.chat)[0].input.path = "/";
     await decide(page, { approved: true });
   },
+  // One of two calls of a response may run, the other may not.
+  async mixed(page) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    await decide(page, { approved: true }, { approved: false, reason: "not today" });
+  },
+  // A call of a sub-agent waits.
+  async nested(page) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    await decide(page, { approved: true });
+  },
+  async nested_later(page, again) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    const other = await again();
+    await decide(other, { approved: true });
+    return other;
+  },
   async deny(page) {
     await page.chat.sendMessage({ text: "notes.txt" });
     await decide(page, { approved: false, reason: "not today" });
@@ -113,9 +136,17 @@ const CASES = {
   // Parts of npm ai 5 have no approvals: the page asks by a data part, and answers in the request.
   async approve5(page) {
     await page.chat.sendMessage({ text: "notes.txt" });
-    const asked = page.chat.messages.at(-1).parts.find((part) => part.type === "data-llmstream-approval");
-    page.extra.approvals = { [asked.data.approvalId]: { approved: true } };
-    await page.chat.sendMessage();
+    await decide5(page, { approved: true });
+  },
+  async deny5(page) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    await decide5(page, { approved: false, reason: "not today" });
+  },
+  async later5(page, again) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    const other = await again();
+    await decide5(other, { approved: true });
+    return other;
   },
   // The page is reloaded in the middle of the response.
   async reload(page, again) {
@@ -153,6 +184,20 @@ const CASES = {
   async interrupt(page) {
     await stop(page);
     await page.chat.sendMessage({ text: "Briefly" });
+  },
+  // Another tab stops a tool that runs; the visitor writes on.
+  async halt_tool(page, again, api) {
+    const answered = page.chat.sendMessage({ text: "x" });
+    const runs = ({ state }) => state === "input-available";
+    await until(() => page.chat.messages.at(-1)?.parts.some(runs), "the call");
+    await fetch(`${api}/${page.chat.id}/stop`, { method: "POST" });
+    await answered;
+    await page.chat.sendMessage({ text: "no" });
+  },
+  // A response that broke off is asked for again.
+  async retry(page) {
+    await page.chat.sendMessage({ text: page.chat.id });
+    await page.chat.regenerate();
   },
   async regenerate(page) {
     await page.chat.sendMessage({ text: "Oslo" });

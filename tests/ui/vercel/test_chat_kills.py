@@ -1,0 +1,130 @@
+"""A server that is killed at each write of a conversation: what its pages find when it has started again.
+
+Each point is before or after a write of the conversation or of the log, or within the tool. The drill asks,
+approves and reads to the end; the server that follows loads the conversation and goes on with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+import llmstream as ls
+from llmstream.log.sqlite import SQLiteStore
+from llmstream.simulator import Call, Turn
+from llmstream.testing import ScriptedModel
+from llmstream.ui import vercel
+from llmstream.ui.vercel import chats as chats_module
+from llmstream.ui.vercel.conversations import SQLiteConversations
+from tests.ui.vercel.test_chats import DELETE, ROOT, Page
+
+LEASE_S = 0.3
+LOOK = Turn(text="Look.", calls=(Call("weather", {"city": "Oslo"}),))
+
+
+class Point:
+    """The point of a process at which it is killed; `passed` counts those before it."""
+
+    def __init__(self, at: int) -> None:
+        self.at, self.passed = at, 0
+
+    def reach(self) -> None:
+        if self.passed == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.passed += 1
+
+    def around(self, kind: type, name: str) -> None:
+        """Makes two points of a method."""
+        write = getattr(kind, name)
+
+        async def writing(*args: object) -> object:
+            self.reach()
+            found = await write(*args)
+            self.reach()
+            return found
+
+        setattr(kind, name, writing)
+
+
+def agent_of(folder: Path, *turns: object, point: Point | None = None) -> ls.Agent:
+    @ls.tool(needs_approval=True)
+    def delete(path: str) -> str:
+        """Delete a file."""
+        with (folder / "deleted").open("a") as file:
+            file.write(path)
+        if point is not None:
+            point.reach()
+        return f"{path} is gone"
+
+    def weather(city: str) -> str:
+        """Tell the weather of a city."""
+        return f"{city}: -2"
+
+    return ls.Agent(ScriptedModel(*turns), tools=[delete, weather])
+
+
+async def killed(folder: Path, at: int) -> None:
+    """What the process does that is killed; one that gets to its end says so."""
+    point = Point(at)
+    for kind, name in ((SQLiteStore, "acquire"), (SQLiteStore, "append"), (SQLiteConversations, "save")):
+        point.around(kind, name)
+    where, agent = f"sqlite:{folder / 'chats.db'}", agent_of(folder, LOOK, DELETE, "Done.", point=point)
+    async with ls.open_logs(where, lease_s=LEASE_S) as logs, vercel.Chats(where, agent, logs=logs) as chats:
+        page = Page(chats)
+        await page.say("Go")
+        page.decide(True)
+        await page.send()
+    print("complete")
+
+
+async def check_next_server(folder: Path) -> None:
+    """Nothing is lost that was stored, nothing hangs, and the tool never runs twice."""
+    where, agent = f"sqlite:{folder / 'chats.db'}", agent_of(folder, "On.", "On.")
+    async with ls.open_logs(where, lease_s=LEASE_S) as logs, vercel.Chats(where, agent, logs=logs) as chats:
+        page = Page(chats)
+        body = await chats.resume("c", user="ada")
+        data = b"".join([chunk async for chunk in body])
+        assert body.status != 200 or data.endswith(b"data: [DONE]\n\n")
+        await asyncio.sleep(2 * chats_module._START_S)  # a run that was about to start never will
+        page.messages = await chats.load("c", user="ada")
+        calls = [part for message in page.messages for part in message["parts"] if "toolCallId" in part]
+        assert {part["state"] for part in calls} <= {"output-available", "output-error", "approval-requested"}
+        if any(part["state"] == "approval-requested" for part in calls):
+            page.decide(True)
+            await page.send()
+            assert page.texts[-1].endswith("On.")
+            assert (folder / "deleted").read_text() == "a"
+        page.number = len(page.messages)
+        await page.say("Go on")
+        assert page.texts[-2:] == ["Go on", "On."]
+        assert not (folder / "deleted").exists() or (folder / "deleted").read_text() == "a"
+
+
+@pytest.mark.slow
+async def test_killed_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chats_module, "_START_S", 0.05)
+    points = 0
+    while True:
+        folder = tmp_path / str(points)
+        folder.mkdir()
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", __name__, str(folder), str(points)),
+            cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        said, _ = await process.communicate()
+        if said:
+            break
+        assert process.returncode == -signal.SIGKILL
+        await check_next_server(folder)
+        points += 1
+    assert points > 15
+
+
+if __name__ == "__main__":
+    asyncio.run(killed(Path(sys.argv[1]), int(sys.argv[2])))
