@@ -297,9 +297,8 @@ class Writer:
         A page sends decisions once no call of its last step is without a result, and the call that runs the
         sub-agent is.
         """
-        if self._in_step_of_sub_agents or not call_id.startswith(
-            tuple([f"{one}/" for one in self._sub_agents])
-        ):
+        slashes = [place for place, character in enumerate(call_id) if character == "/"]
+        if self._in_step_of_sub_agents or not any(call_id[:place] in self._sub_agents for place in slashes):
             return b""
         out = self._end_step() + self._begin_step()
         self._in_step_of_sub_agents = True
