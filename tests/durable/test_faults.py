@@ -209,6 +209,13 @@ async def test_paused_process_is_ended_in_postgres(postgres: PostgresServer) -> 
     # Flushes what is queued, without the message that would end the pipeline.
     paused.pgconn.send_flush_request()
     paused.pgconn.flush()
+    async with (
+        asyncio.timeout(LIMIT_S),
+        await psycopg.AsyncConnection.connect(place, autocommit=True) as free,
+    ):
+        unlocked = "select 1 from durable_runs where run = 'order' for update skip locked"
+        while await (await free.execute(unlocked)).fetchone():
+            await asyncio.sleep(0.01)
     async with asyncio.timeout(LIMIT_S):
         with pytest.raises(LogUnavailable, match="timeout"):
             await store.claim("order", "other", 10.0)
