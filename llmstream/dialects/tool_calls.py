@@ -85,11 +85,11 @@ class _Nesting:
         """Whether a bracket or a quote is open after the last of these pieces."""
         # Scanned pieces are not read again, however often this is called.
         for piece in pieces[self._seen :]:
-            self._look_at(piece)
+            self._scan(piece)
         self._seen = len(pieces)
         return self._quoted or self._depth > 0
 
-    def _look_at(self, piece: str) -> None:
+    def _scan(self, piece: str) -> None:
         # The piece before ended in a backslash, so that the first character of this one is no bracket and no
         # quote.
         start = 1 if self._escaped and piece else 0

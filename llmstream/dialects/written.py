@@ -226,7 +226,7 @@ class Written:
 
 
 _encode: Final = msgspec.json.Encoder().encode
-_QUESTIONS: Final = (Role.USER, Role.TOOL)
+_INPUT_ROLES: Final = (Role.USER, Role.TOOL)
 
 
 # Where a conversation may be cut: an answer follows what it answers, every call before has its result, and no
@@ -256,7 +256,7 @@ def _ends(messages: Sequence[Message], start: int) -> list[int]:
     waiting: set[str] = set()
     for place in range(start, len(messages) + 1):
         last = place == len(messages)
-        settled = place > start and not waiting and messages[place - 1].role in _QUESTIONS
+        settled = place > start and not waiting and messages[place - 1].role in _INPUT_ROLES
         if settled and (last or messages[place].role == Role.ASSISTANT):
             found.append(place)
             called = set()

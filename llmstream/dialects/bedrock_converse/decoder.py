@@ -458,8 +458,8 @@ def streamed_form(body: bytes) -> bytes:
             ]
             frames.append(_message("contentBlockStop", {"contentBlockIndex": index}))
     if response.get("stopReason") is not None:
-        frames.append(_message("messageStop", _some(response, _OF_STOP)))
-        frames.append(_message("metadata", _some(response, _OF_METADATA)))
+        frames.append(_message("messageStop", _selected(response, _OF_STOP)))
+        frames.append(_message("metadata", _selected(response, _OF_METADATA)))
     return b"".join(frames)
 
 
@@ -479,7 +479,7 @@ def _streamed(block: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         case {"image": dict(image)}:
             start = {name: value for name, value in image.items() if name not in ("source", "error")}
             yield "contentBlockStart", {"start": {"image": start}}
-            yield _delta({"image": _some(image, ("source", "error"))})
+            yield _delta({"image": _selected(image, ("source", "error"))})
         case {"reasoningContent": {"reasoningText": dict(thought)}}:
             for name in ("text", "signature"):
                 if thought.get(name):
@@ -499,7 +499,7 @@ def _delta(delta: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return "contentBlockDelta", {"delta": delta}
 
 
-def _some(holder: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def _selected(holder: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: holder[name] for name in names if holder.get(name) is not None}
 
 

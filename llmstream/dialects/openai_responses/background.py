@@ -132,7 +132,7 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
             self.out.clear()
             return
         if number > self._last + 1 and (self._last >= 0 or self._response.response_id is not None):
-            self._miss(number)
+            self._report_gap(number)
             return
         if self._last == self._wanted_after and self._wanted_after >= 0:
             self.out[:0] = self._resumed_events()
@@ -167,7 +167,7 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
         if not self._counted and self.defects > defects:
             self._last = before + 1
 
-    def _miss(self, number: int) -> None:
+    def _report_gap(self, number: int) -> None:
         self.out.clear()
         self._waiting.clear()
         self.gap = ProtocolError(
