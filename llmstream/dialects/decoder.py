@@ -105,7 +105,7 @@ class PayloadDecoder(Generic[T]):
         self._decode = wire.decode
         self._type = wire.type
         self._include_raw = include_raw
-        self.has_half_characters = False  # surrogates may come one by one, and JSON could not hold them
+        self.has_half_characters = False  # surrogates may arrive one by one, and JSON could not hold them
         self._joiner: SurrogateJoiner | None = None
         # Since the last event, with the bytes of an unfinished one.
         self._silent_bytes = 0
@@ -159,7 +159,7 @@ class PayloadDecoder(Generic[T]):
         """Frees the decoder's parts after the last use of it.
 
         They refer to the decoder: without this a hundred objects of each response, its request among them,
-        would stay until the garbage collector comes.
+        would stay until the garbage collector runs.
         """
         self.__dict__.clear()
 
@@ -172,7 +172,7 @@ class PayloadDecoder(Generic[T]):
         except LLMStreamError as error:
             self.fail(error)
             return self._take()
-        # In C: this is asked for each chunk of each stream.
+        # In C, because it runs for each chunk of each stream.
         if any(map(bytes.strip, payloads)):
             if self._silent_bytes + len(chunk) > SMALL_BYTES and self._are_too_large(payloads):
                 return self._take()
@@ -227,7 +227,7 @@ class PayloadDecoder(Generic[T]):
     def growing(self, given: G, before: GrowingInput | None, most: int) -> G | None:
         """Begins a run of fragments of an input, after that of another; None if a cap may be passed.
 
-        most: what may come, from `most_held`
+        most: what may arrive, from `most_held`
         """
         if before is not None:
             self.count(before)
@@ -396,7 +396,7 @@ def _reason(error: Exception) -> str:
 # Surrogate pairs that a vendor cut in two.
 #
 # Some servers cut text between UTF-16 units: one delta ends in an escaped high surrogate, the next begins
-# with the low one. A high surrogate is held until the low one comes; a lone surrogate becomes U+FFFD.
+# with the low one. A high surrogate is held until the low one arrives; a lone surrogate becomes U+FFFD.
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | ToolInputDelta
 

@@ -284,7 +284,7 @@ class Responses:
     """The parts of one response: their number, their usage, and where the next one begins.
 
     last:   the latest place from the vendor
-    content_followed: content came after it, which a part from there would repeat
+    content_followed: content arrived after it; a part that continues from there would repeat it
     count:  of the parts after the first
     """
 

@@ -38,7 +38,7 @@ _PLACES: Final = 4
 class Carry(msgspec.Struct):
     """What a message may depend on, of those before it. A dialect adds fields with a `copy` method.
 
-    begun:      something stands before the segment
+    begun:      something precedes the segment
     unfinished: what follows may change the segment, so the next request encodes it again
     """
 
@@ -234,7 +234,7 @@ _INPUT_ROLES: Final = (Role.USER, Role.TOOL)
 
 
 def _can_start(messages: Sequence[Message], place: int, known: int) -> bool:
-    """Whether what follows a place can be encoded by itself."""
+    """Whether the messages after a place can be encoded separately."""
     if place > known:
         return False
     called: set[tuple[str, bool]] = set()

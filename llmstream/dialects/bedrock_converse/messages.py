@@ -77,7 +77,7 @@ def ordered(
 ) -> list[dict[str, Any]]:
     """Returns the turns of the body in a valid order; `warn` is called for each change.
 
-    begun: other turns stand before them
+    begun: other turns precede them
     """
     turns = _joined(turns)
     if turns and turns[0].role == "assistant" and not begun:

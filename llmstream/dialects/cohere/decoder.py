@@ -201,7 +201,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
             self._maybe_fail(wire)
 
     def on_done(self) -> None:
-        """Ends the stream; it comes after `message-end`, or instead of it."""
+        """Ends the stream; it arrives after `message-end`, or instead of it."""
         self.end_at("[DONE]", has_content=bool(self._blocks.ids))
 
     # Start and end of the message.
@@ -245,7 +245,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         self.fail(error_from_value(encodable_value(error), provider=self.provider))
 
     def finish(self) -> None:
-        """Emits finish, and what was open before it."""
+        """Closes open blocks, then emits finish."""
         raw = self._raw_reason
         reason = finish_reason(raw)
         self._blocks.end(reason)

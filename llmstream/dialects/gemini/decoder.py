@@ -96,7 +96,7 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         self._finish_fields: dict[str, Any] = {}
         self._earlier_fields: list[dict[str, Any]] = []
         self._responses = Responses()
-        self._place_at = 0  # how many of the events in `out` came before the latest place
+        self._place_at = 0  # number of events in `out` before the latest place
         self.gap: LLMStreamError | None = None
         self._all_fields: tuple[bytes, Any] = (b"", None)
 

@@ -40,7 +40,7 @@ _CONTENT_FIELDS: Final = (
     "function_response",
 )
 _encode = msgspec.json.Encoder().encode
-# Shows which file it was; base64 tells a reader nothing.
+# Shows which file it was; base64 would show nothing.
 _EXCERPT_BYTES: Final = 200
 
 

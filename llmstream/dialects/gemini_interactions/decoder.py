@@ -225,7 +225,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
             self.complete = True
 
     def finish(self) -> None:
-        """Emits finish, and what was open before it."""
+        """Closes open blocks, then emits finish."""
         self._end_cut()
         reason: FinishReason = FINISH_REASONS.get(self._status or "", "other")
         for index, step in list(self._steps.open.items()):

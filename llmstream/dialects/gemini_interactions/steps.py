@@ -61,7 +61,7 @@ class Steps:
 
     open:          open steps by index, in the order of opening
     client_called: whether the caller has calls to run
-    has_step:      whether the current interaction has had a step
+    has_step:      whether a step of the current interaction has arrived
     errors:        errors of outputs, as the wire has them
     settled:       ids of the vendor's calls that have their results
     """

@@ -303,7 +303,7 @@ def _segment(response_id: str) -> str:
 
     raises: InvalidRequest
     """
-    # It comes from a vendor or from a saved token, so it may try to lead to another path.
+    # The id is from a vendor or a stored token, so it may try to lead to another path.
     if response_id in ("", ".", ".."):
         raise InvalidRequest(f"{response_id!r} is not the id of a response")
     return quote(response_id, safe="-_.~")

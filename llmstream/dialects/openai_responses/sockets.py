@@ -1,4 +1,4 @@
-"""The messages over one WebSocket of the Responses API: requests, and what the server remembers.
+"""The messages over one WebSocket of the Responses API: requests, and the server's stored state.
 
 The server has the last response of a socket in memory, also if nothing is stored. A request that continues
 it needs only the new items. That it does so is proved here, item by item: everything that the request
@@ -135,7 +135,7 @@ _OF_THE_SOCKET: Final = frozenset({"previous_response_not_found", "websocket_con
 
 
 class _Message(msgspec.Struct):
-    """The fields of a server's message that the talk reads."""
+    """The fields of a server's message that are read here."""
 
     type: Any = None
     response: msgspec.Raw = msgspec.Raw()
