@@ -38,7 +38,7 @@ _DELTAS: Final = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ToolInputDelta})
 class Accumulator:
     """The message accumulated from a stream of events. No I/O until `call_tools`.
 
-    One accumulator is one response. A second `stream-start` starts again; steps of a run fold
+    One accumulator is one response. A second `stream-start` starts again; steps of a run are merged
     into one message, so a loop over several responses uses one accumulator for each. Events
     are expected to follow the grammar (`llmstream.grammar`); those that do not concern the message,
     such as `raw` or `step-finish`, are ignored, and so is everything after `finish`.
@@ -90,7 +90,7 @@ class Accumulator:
         self._step_begin = 0  # index in _order where the current step begins
         self._step_error: ErrorInfo | None = None  # the error before the current step
         # Calls that a running `call_tools` executes: a concurrent one must not run them again.
-        self._under_way: set[str] = set()
+        self._running: set[str] = set()
         self._forget_content()
 
     def _forget_content(self) -> None:
@@ -142,10 +142,10 @@ class Accumulator:
                         found(event.delta)
                         last, block_id, write = kind, event.id, found
                         continue
-                fold = _FOLDS.get(kind)
+                handler = _HANDLERS.get(kind)
                 # The message was built at `finish`. Later events would be in `text`, but not in the message.
-                if fold is not None and (self.finish_reason is None or kind is ev.StreamStart):
-                    fold(self, event)
+                if handler is not None and (self.finish_reason is None or kind is ev.StreamStart):
+                    handler(self, event)
         finally:
             self._parts = None
 
@@ -287,7 +287,7 @@ class Accumulator:
 
     @property
     def finished(self) -> bool:
-        """Whether `finish` has come."""
+        """Whether `finish` has arrived."""
         return self.finish_reason is not None
 
     @property
@@ -400,7 +400,7 @@ class Accumulator:
         from llmstream.tools import ApprovalGate, Approve, Ended, cancelled_results
         from llmstream.tools.approval import as_decision
 
-        pending = [call for call in self.pending_calls if call.id not in self._under_way]
+        pending = [call for call in self.pending_calls if call.id not in self._running]
         ids = {call.id for call in pending}
         # A misspelt id would silently leave its call waiting.
         stray = [call_id for call_id in decisions if call_id not in ids]
@@ -421,7 +421,7 @@ class Accumulator:
         runner.emit = record
         # Results of calls that ran while the response streamed.
         self.add_results([status.result for status in runner.statuses.values()])
-        self._under_way |= ids
+        self._running |= ids
         try:
             return await runner.run(pending)
         except BaseException:  # on cancellation too: the history must stay valid
@@ -432,11 +432,11 @@ class Accumulator:
             for call in pending:
                 if (ran := runner.calls.get(call.id, call)).arguments != call.arguments:
                     self._edit(ran)
-            self._under_way -= ids
+            self._running -= ids
 
 
 # The handler of each event type; other types do not affect the message.
-_FOLDS: Final[dict[type, Callable[[Accumulator, Any], None]]] = {
+_HANDLERS: Final[dict[type, Callable[[Accumulator, Any], None]]] = {
     ev.StreamStart: Accumulator._on_start,
     ev.TextStart: Accumulator._on_open,
     ev.TextDelta: Accumulator._on_delta,

@@ -316,7 +316,7 @@ class Place(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class ContinuingDecoder(Decoder, Protocol):
-    """Decodes a response that may come in several parts, one body after the other.
+    """Decodes a response that may arrive in several parts, one body after the other.
 
     For a part that is not the last, it emits `finish` only in `close`, so that another body can follow.
     """

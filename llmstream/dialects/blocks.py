@@ -115,7 +115,7 @@ class Blocks(Generic[B]):
         self._reasonings: dict[Hashable, None] = {}
         self._held_back: dict[Hashable, None] = {}
         self._tool_names: dict[str, str] = {}
-        # Dicts, since an empty set takes 216 bytes; each open stream has both, and most put nothing in.
+        # Dicts, since an empty set takes 216 bytes; each open stream has both, and in most they stay empty.
         self._settled: dict[str, None] = {}
         self._orphans: dict[Hashable, None] = {}
         self._next_number = 0
@@ -223,7 +223,7 @@ class Blocks(Generic[B]):
             self._refuse_input(block)
             return
         block.parts.append(fragment)
-        self._reader.count(block)  # let go when the block closes, see `_remove`
+        self._reader.count(block)  # released when the block closes, see `_remove`
         self._reader.out.append(ToolInputDelta(fragment, block.id))
 
     def _refuse_input(self, block: B) -> None:
@@ -303,7 +303,7 @@ class Blocks(Generic[B]):
         )
 
     def hold_back(self, index: Hashable) -> None:
-        """Keeps a call open whose end has come, because the token limit may have cut its input.
+        """Holds back the end of a call, because the token limit may have cut its input.
 
         Only the next block or the finish reason shows whether it did.
         """
@@ -355,7 +355,7 @@ class Blocks(Generic[B]):
                 self.close(index)
 
     def add_logprobs(self, found: object) -> None:
-        """Log probabilities of the fragment that comes next."""
+        """Log probabilities of the next fragment."""
         if self._logprobs is None:
             self._logprobs = Logprobs(self._key)
         self._reader.hold(self._logprobs.add(self._reader.encodable(found)))

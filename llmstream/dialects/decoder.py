@@ -46,10 +46,10 @@ UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 # Shows which event it was; the complete one may be an image.
 _EXCERPT_CHARS = 200
 # An endless stream of broken events would otherwise be an endless stream of errors.
-_MOST_DEFECTS = 100
+_MAX_DEFECTS = 100
 
 # Each miss decodes an event twice. More than the events between two blocks.
-_MOST_MISSES: Final = 20
+_MAX_MISSES: Final = 20
 
 # Far above real use: pings while a model thinks are some kilobytes an hour.
 _SILENT_BYTES: Final = 1024 * 1024
@@ -57,7 +57,7 @@ _SILENT_BYTES: Final = 1024 * 1024
 # Payloads of calls, and the memory of their values: `held_size` of those in the recordings is 5 to 12 times
 # their length; objects that hold nothing but empty objects take 37 times.
 _SMALL_PAYLOAD_BYTES: Final = 512
-_HELD_A_BYTE: Final = 12
+_HELD_BYTES_PER_BYTE: Final = 12
 
 
 class Framing(Protocol):
@@ -105,7 +105,7 @@ class PayloadDecoder(Generic[T]):
         self._decode = wire.decode
         self._type = wire.type
         self._include_raw = include_raw
-        self.has_half_characters = False  # surrogates may come one by one, and JSON could not hold them
+        self.has_half_characters = False  # surrogates may arrive one by one, and JSON could not hold them
         self._joiner: SurrogateJoiner | None = None
         # Since the last event, with the bytes of an unfinished one.
         self._silent_bytes = 0
@@ -159,7 +159,7 @@ class PayloadDecoder(Generic[T]):
         """Frees the decoder's parts after the last use of it.
 
         They refer to the decoder: without this a hundred objects of each response, its request among them,
-        would stay until the garbage collector comes.
+        would stay until the garbage collector runs.
         """
         self.__dict__.clear()
 
@@ -172,7 +172,7 @@ class PayloadDecoder(Generic[T]):
         except LLMStreamError as error:
             self.fail(error)
             return self._take()
-        # In C: this is asked for each chunk of each stream.
+        # In C, because it runs for each chunk of each stream.
         if any(map(bytes.strip, payloads)):
             if self._silent_bytes + len(chunk) > SMALL_BYTES and self._are_too_large(payloads):
                 return self._take()
@@ -227,7 +227,7 @@ class PayloadDecoder(Generic[T]):
     def growing(self, given: G, before: GrowingInput | None, most: int) -> G | None:
         """Begins a run of fragments of an input, after that of another; None if a cap may be passed.
 
-        most: what may come, from `most_held`
+        most: what may arrive, from `most_held`
         """
         if before is not None:
             self.count(before)
@@ -243,7 +243,7 @@ class PayloadDecoder(Generic[T]):
         """Memory of a value of the current payload, in bytes; of a small payload a rough estimate."""
         size = len(self.payload)
         # To measure the few values of a small one takes 15,000 instructions, as much as all else of a call.
-        return _HELD_A_BYTE * size if size <= _SMALL_PAYLOAD_BYTES else held_size(value)
+        return _HELD_BYTES_PER_BYTE * size if size <= _SMALL_PAYLOAD_BYTES else held_size(value)
 
     def _are_too_large(self, payloads: list[bytes]) -> bool:
         """Ends the stream if an event would take too much memory once it is decoded."""
@@ -264,11 +264,11 @@ class PayloadDecoder(Generic[T]):
     def defect(self, message: str) -> None:
         """Reports an event that could not be decoded; the stream continues, unless it has too many."""
         self._defects += 1
-        if self._defects > _MOST_DEFECTS:
+        if self._defects > _MAX_DEFECTS:
             if not self.done:
                 self.fail(
                     ProtocolError(
-                        f"more than {_MOST_DEFECTS} events could not be decoded. The last: {message}",
+                        f"more than {_MAX_DEFECTS} events could not be decoded. The last: {message}",
                         provider=self.provider,
                     )
                 )
@@ -303,7 +303,7 @@ class PayloadDecoder(Generic[T]):
             try:
                 wire = decode(payload)
             except UNREADABLE as error:
-                if (second := self._second_look(payload, error)) is None:
+                if (second := self._decode_rejected(payload, error)) is None:
                     if self.done:
                         return
                     continue
@@ -319,7 +319,7 @@ class PayloadDecoder(Generic[T]):
     @property
     def _tries_plain(self) -> bool:
         """Whether the strict type is worth trying: not where a server adds a field to each event."""
-        return self._misses < _MOST_MISSES and not self._include_raw
+        return self._misses < _MAX_MISSES and not self._include_raw
 
     def _read_other(self, payload: bytes, growing: GrowingInput | None) -> None:
         """Decodes an event other than a plain delta, after the preceding run of fragments, which ends."""
@@ -338,7 +338,7 @@ class PayloadDecoder(Generic[T]):
         """Counts events that did not fit the strict type; only those without one between them that did."""
         self._misses = self._misses + misses if misses == events else 0
 
-    def _second_look(self, payload: bytes, first: Exception) -> T | None:
+    def _decode_rejected(self, payload: bytes, first: Exception) -> T | None:
         """Decodes what the strict decoder rejects: end marks, bad UTF-8, split surrogates."""
         if not payload.strip() or self.on_sentinel(payload):
             return None
@@ -396,7 +396,7 @@ def _reason(error: Exception) -> str:
 # Surrogate pairs that a vendor cut in two.
 #
 # Some servers cut text between UTF-16 units: one delta ends in an escaped high surrogate, the next begins
-# with the low one. A high surrogate is held until the low one comes; a lone surrogate becomes U+FFFD.
+# with the low one. A high surrogate is held until the low one arrives; a lone surrogate becomes U+FFFD.
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | ToolInputDelta
 

@@ -116,7 +116,7 @@ _STATUS_OF_KIND: Final = {
 }
 
 # Errors that a retry cannot resolve, whatever their status: the quota is per day.
-_NOT_AGAIN: Final = frozenset({"UNIMPLEMENTED", "quota_exceeded"})
+_NOT_RETRYABLE: Final = frozenset({"UNIMPLEMENTED", "quota_exceeded"})
 
 
 def failure(detail: object, *, provider: str) -> ProviderError:
@@ -132,7 +132,7 @@ def failure(detail: object, *, provider: str) -> ProviderError:
         detail = {**detail, "code": word}
     status = STATUS_OF_WORD.get(word.upper()) or _STATUS_OF_KIND.get(word.lower())
     error = error_from_value({"error": detail}, provider=provider, status=status)
-    if word in _NOT_AGAIN:
+    if word in _NOT_RETRYABLE:
         error.retryable = False
     return error
 
@@ -284,27 +284,27 @@ class Responses:
     """The parts of one response: their number, their usage, and where the next one begins.
 
     last:   the latest place from the vendor
-    spoken: content came after it, which a part from there would repeat
+    content_followed: content arrived after it; a part that continues from there would repeat it
     count:  of the parts after the first
     """
 
     def __init__(self) -> None:
         self.last: Place | None = None
-        self.spoken = False
+        self.content_followed = False
         self.count = 0
-        self._asked: Place | None = None
+        self._last_returned: Place | None = None
         self._usages: list[Usage] = []
 
     @property
     def next(self) -> Place | None:
         """Returns the place exactly after the content so far; None if there is none."""
-        return None if self.spoken else self.last
+        return None if self.content_followed else self.last
 
     def place(self, token: Any, response_id: str | None = None) -> None:
         """Stores the vendor's token, unless it is not a string."""
         if isinstance(token, str) and token:
             self.last = Place(token, response_id)
-            self.spoken = False
+            self.content_followed = False
 
     def forget(self) -> None:
         """Drops the place: the response ended for a reason other than its length."""
@@ -315,8 +315,8 @@ class Responses:
 
         usage: of the part that ended
         """
-        if self.last != self._asked:
-            self._asked = self.last
+        if self.last != self._last_returned:
+            self._last_returned = self.last
             self.count += 1
         if usage != Usage():
             self._usages.append(usage)

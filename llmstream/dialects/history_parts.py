@@ -36,7 +36,7 @@ from llmstream.events import Event, Metadata, OtherWarning, ReasoningStart, Warn
 
 __all__ = [
     "FOREIGN_REASONING",
-    "MOST_MARKS",
+    "MAX_MARKS",
     "MOVED_UP",
     "MessageVendors",
     "ShortCallIds",
@@ -110,7 +110,7 @@ def system_text(part: Part, *, moved: bool, warn: Callable[[str], object]) -> st
 MOVED_UP: Final = "a system message inside the conversation was moved to the top: the API has no other place"
 
 
-_SAYS_SO: Final = re.compile(
+_REPORTS_FAILURE: Final = re.compile(
     r"(?:\b|_)(?:\w*error|\w*exception|fail(?:ed|s|ure)?|no result|not run|denied|refused|rejected|cancell?ed"
     r"|timed out|ended while|invalid)\b",
     re.IGNORECASE,
@@ -136,7 +136,7 @@ def failure_text(content: str) -> str:
     """Returns a text that can be recognized as a failure."""
     if not content:
         return "Error"
-    return content if _SAYS_SO.search(content[:_BEGINNING]) else f"Error: {content}"
+    return content if _REPORTS_FAILURE.search(content[:_BEGINNING]) else f"Error: {content}"
 
 
 # Parts without a form on the wire: kinds that an application has added, and `Custom`.
@@ -175,7 +175,7 @@ def _left_out(part: object) -> str:
 #
 # source: "Prompt caching" in the documents of Anthropic, Amazon Bedrock and Alibaba Cloud
 
-MOST_MARKS: Final = 4
+MAX_MARKS: Final = 4
 
 
 def keep_last_marks(blocks: Iterable[Any], warnings: list[Warning], name: str = "cache_control") -> None:
@@ -184,15 +184,15 @@ def keep_last_marks(blocks: Iterable[Any], warnings: list[Warning], name: str = 
     blocks: in the order of the prompt, including those within tool results
     """
     marked = [block for block in blocks if isinstance(block, dict) and name in block]
-    for block in marked[:-MOST_MARKS]:
+    for block in marked[:-MAX_MARKS]:
         del block[name]
-    if len(marked) > MOST_MARKS:
+    if len(marked) > MAX_MARKS:
         warnings.append(too_many_marks(len(marked)))
 
 
 def too_many_marks(count: int) -> Warning:
     """Returns the warning about marks that were left out."""
-    words = f"only the last {MOST_MARKS} of {count} cache marks were sent: the API takes no more"
+    words = f"only the last {MAX_MARKS} of {count} cache marks were sent: the API takes no more"
     return OtherWarning(words)
 
 

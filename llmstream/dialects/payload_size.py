@@ -38,7 +38,7 @@ _KEY: Final = 110
 # Keys of an object that others share: the decoder creates a repeated short key once.
 _SHARED_KEYS: Final = 4
 
-_MOST: Final = {b"{": _DICT, b"[": _LIST, b",": _VALUE, b":": _KEY, b'"': _STRING}
+_MAX_COST: Final = {b"{": _DICT, b"[": _LIST, b",": _VALUE, b":": _KEY, b'"': _STRING}
 
 # Bounds the memory of the marks that one pass of the pattern finds.
 _WINDOW: Final = 64 * 1024
@@ -53,7 +53,7 @@ def decoded_size(payload: bytes) -> int:
     """Estimates the memory in bytes, with the payload itself, if all of it became Python objects."""
     size = 2 * len(payload)
     # The usual case: little, even if none of the marks were in a string.
-    most = size + sum(payload.count(mark) * cost for mark, cost in _MOST.items())
+    most = size + sum(payload.count(mark) * cost for mark, cost in _MAX_COST.items())
     if most <= MAX_DECODED_BYTES and payload.isascii() and b"\\u" not in payload:
         return most
     marks = _Marks()
@@ -159,8 +159,8 @@ _SLOT_BYTES: Final = 8
 # Memory of an ASCII text besides its characters, and of its place in a list; the same of any other text, of
 # which a character takes at most 4 bytes.
 _PART_BYTES: Final = _EMPTY_TEXT_BYTES + _SLOT_BYTES
-_MOST_PART_BYTES: Final = _PART_BYTES + 28
-_MOST_CHARACTER_BYTES: Final = 4
+_MAX_PART_BYTES: Final = _PART_BYTES + 28
+_MAX_CHARACTER_BYTES: Final = 4
 
 
 class GrowingInput(Protocol):
@@ -195,4 +195,4 @@ def count_parts(given: GrowingInput) -> int:
 def most_held(payloads: list[bytes]) -> int:
     """Returns how much memory the texts in JSON may take at most, in bytes. Nor is their UTF-8 longer."""
     # Each character takes at least a byte of JSON.
-    return _MOST_CHARACTER_BYTES * sum(map(len, payloads)) + _MOST_PART_BYTES * len(payloads)
+    return _MAX_CHARACTER_BYTES * sum(map(len, payloads)) + _MAX_PART_BYTES * len(payloads)

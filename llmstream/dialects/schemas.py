@@ -14,7 +14,7 @@ __all__ = ["claude_strict_schema", "inlined", "openai_strict_schema", "strict_pr
 
 
 # Nested definitions can grow exponentially; a schema past this cap is not changed.
-_MOST_NODES: Final = 20_000
+_MAX_NODES: Final = 20_000
 
 _NAMED: Final = ("$defs", "definitions")
 
@@ -47,7 +47,7 @@ class _Copier:
     def copy(self, value: Any, within: tuple[str, ...]) -> Any:
         """Copies a value without references. `within`: the references on the way to it."""
         self._nodes += 1
-        if self._nodes > _MOST_NODES:
+        if self._nodes > _MAX_NODES:
             raise _NotPossible
         if isinstance(value, list):
             return [self.copy(item, within) for item in value]

@@ -85,11 +85,11 @@ class _Nesting:
         """Whether a bracket or a quote is open after the last of these pieces."""
         # Scanned pieces are not read again, however often this is called.
         for piece in pieces[self._seen :]:
-            self._look_at(piece)
+            self._scan(piece)
         self._seen = len(pieces)
         return self._quoted or self._depth > 0
 
-    def _look_at(self, piece: str) -> None:
+    def _scan(self, piece: str) -> None:
         # The piece before ended in a backslash, so that the first character of this one is no bracket and no
         # quote.
         start = 1 if self._escaped and piece else 0
@@ -234,7 +234,7 @@ class ToolCallTracker:
 
     ids:     used ids of the response, such as of blocks and sources; a call gets none of them
 
-    open:    calls whose end has not come
+    open:    calls that have not ended
     started: number of inputs that have started to stream
     called:  number of calls emitted
     """
@@ -389,7 +389,7 @@ class ToolCallTracker:
             return self._begin(index, out) if name or wire_id or text.strip() else None
         if name and self._is_another(call, index, wire_id, name, text):
             return self._begin(index, out)
-        # Some servers send the complete call once more after its fragments.
+        # Some servers send the complete call again after its fragments.
         if name and text and call.could_be_complete() and call.has_input(text):
             return None
         if call.closed:

@@ -38,7 +38,7 @@ _PLACES: Final = 4
 class Carry(msgspec.Struct):
     """What a message may depend on, of those before it. A dialect adds fields with a `copy` method.
 
-    begun:      something stands before the segment
+    begun:      something precedes the segment
     unfinished: what follows may change the segment, so the next request encodes it again
     """
 
@@ -226,7 +226,7 @@ class Written:
 
 
 _encode: Final = msgspec.json.Encoder().encode
-_QUESTIONS: Final = (Role.USER, Role.TOOL)
+_INPUT_ROLES: Final = (Role.USER, Role.TOOL)
 
 
 # Where a conversation may be cut: an answer follows what it answers, every call before has its result, and no
@@ -234,7 +234,7 @@ _QUESTIONS: Final = (Role.USER, Role.TOOL)
 
 
 def _can_start(messages: Sequence[Message], place: int, known: int) -> bool:
-    """Whether what follows a place can be encoded by itself."""
+    """Whether the messages after a place can be encoded separately."""
     if place > known:
         return False
     called: set[tuple[str, bool]] = set()
@@ -256,7 +256,7 @@ def _ends(messages: Sequence[Message], start: int) -> list[int]:
     waiting: set[str] = set()
     for place in range(start, len(messages) + 1):
         last = place == len(messages)
-        settled = place > start and not waiting and messages[place - 1].role in _QUESTIONS
+        settled = place > start and not waiting and messages[place - 1].role in _INPUT_ROLES
         if settled and (last or messages[place].role == Role.ASSISTANT):
             found.append(place)
             called = set()

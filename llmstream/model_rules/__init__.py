@@ -1,6 +1,6 @@
 """What each vendor's models take and refuse: one table a family, found by the model's name.
 
-To add a model, put a row into its family's table, above the row that it would match otherwise, with
+To add a model, add a row to its family's table, above the row that it would match otherwise, with
 the date and the source. A name newer than the table matches the family's last row, which holds the
 newest rules. A name of no family gets `unknown`, the common ground.
 """
@@ -32,7 +32,7 @@ class Row(msgspec.Struct, Generic[T], frozen=True):
     models: regular expression, searched in the name without regard to case
     rules:  what these models take and refuse
     seen:   year and month in which the sources were read
-    source: pages, issues and packages that say so
+    source: pages, issues and packages that document it
     """
 
     models: str
@@ -56,17 +56,17 @@ class Table(Generic[T]):
         """The rules for a model's name, which may carry a prefix such as "vendor/" or "us.vendor."."""
         found = self._found.get(model)
         if found is None:
-            # Compiled when a name comes, not at import: a program asks for few models of few families.
+            # Compiled at the first use of a name, not at import: a program uses few models of few families.
             matching = (row.rules for row in self.rows if re.search(row.models, model, re.IGNORECASE))
             found = next(matching, self.unknown)
             if len(self._found) >= _CACHED_NAMES:
-                # All at once, since it is rare; what is in use comes back.
+                # All at once, since it is rare; names in use are added again.
                 self._found.clear()
             self._found[model] = found
         return found
 
 
-# How much a model is asked to think: the efforts in order, and the nearest that a model knows.
+# How much thinking is requested of a model: the efforts in order, and the nearest that a model knows.
 
 # From least to most. A vendor's own names are in its dialect.
 ORDER: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")

@@ -88,7 +88,7 @@ def _row(version: str, rules: ClaudeRules, *, kind: str = "opus|sonnet|haiku|ins
 
 
 # Rules by name, such as `claude-opus-5-5`, `us.anthropic.claude-haiku-4-5-20251001-v1:0` or
-# `claude-sonnet-4@20250514`. A name without "claude" tells no model: a gateway's alias, another vendor's
+# `claude-sonnet-4@20250514`. A name without "claude" identifies no model: a gateway's alias, another vendor's
 # model.
 CLAUDE: Final = Table(
     _row("5[-.][5-9]|[6-9]", msgspec.structs.replace(_NEWEST, off="between_tools"), kind="sonnet"),

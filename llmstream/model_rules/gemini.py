@@ -24,9 +24,9 @@ class GeminiRules(msgspec.Struct, frozen=True, kw_only=True):
     levels:            those it knows, in order
     max_budget:        the largest budget it takes
     signs_calls:       it refuses calls of its own that come back without their thought signature
-    mixes_tools:       the vendor's tools, functions and a response schema may stand side by side;
-                       None where the name does not say
-    result_media:      images and files may stand inside the result of a function
+    mixes_tools:       the vendor's tools, functions and a response schema may be combined;
+                       None where the name does not determine it
+    result_media:      images and files may be inside the result of a function
     system:            it has a place for system instructions
     fetches_urls:      media may be given by any web address
     sampling:          temperature, topP and topK have an effect; where not, they are ignored

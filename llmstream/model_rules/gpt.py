@@ -21,14 +21,14 @@ class GPTRules(msgspec.Struct, frozen=True, kw_only=True):
 
     reasons:           it is a reasoning model: system messages go as `developer`, reasoning comes back
                        encrypted
-    efforts:           those it knows, () where it takes none; None where the name does not say. Chat
+    efforts:           those it knows, () where it takes none; None where the name is not enough. Chat
                        Completions refuses `max` on every model (pydantic-ai-slim 2.68, litellm-docs#1173)
     sampling:          whether temperature, top_p and penalties may be set: always, at the effort none, never
     summaries:         whether Responses gives summaries of its reasoning (not: o1, o3-mini, computer-use)
     stop:              whether Chat Completions takes stop sequences (refused: gpt-6-astra, live,
                        bolna-ai/bolna#1019; o3 and o4-mini, openai 3.54; gpt-5 and later, litellm 1.109)
     chat:              whether Chat Completions serves it at all
-    chat_tools:        when Chat Completions takes function tools: always, unless an effort is asked for, at
+    chat_tools:        when Chat Completions takes function tools: always, unless an effort is requested, at
                        the effort none, or never (BerriAI/litellm#34569, onyx-dot-app/onyx#15008,
                        can1357/oh-my-pi#11052, openai/openai-openapi#541)
     context_tokens:    of the input; None where unknown
@@ -104,7 +104,7 @@ GPT: Final = Table(
     _row(r"gpt-5\.1-codex-max", _responses_only(_REASONS, "medium high xhigh"), _PAGES),
     _row(r"gpt-5\.1-codex", _responses_only(_REASONS, "low medium high"), _PAGES),
     _row(r"gpt-5\.\d+-codex", _responses_only(_AT_REQUEST, "none low medium high xhigh"), _PAGES),
-    # 5.5 reasons unasked as 5.6 does; whether Chat Completions takes its tools then is not known.
+    # 5.5 reasons by default, as 5.6 does; whether Chat Completions accepts tools then is not known.
     _row(r"gpt-5\.5", msgspec.structs.replace(_AT_REQUEST, chat_tools="at-none", context_tokens=1_050_000)),
     _row(r"gpt-5\.4-(?:mini|nano)", _WITHOUT_EFFORT),
     _row(r"gpt-5\.4", msgspec.structs.replace(_WITHOUT_EFFORT, context_tokens=1_050_000)),

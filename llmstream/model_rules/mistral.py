@@ -20,7 +20,7 @@ class MistralRules(msgspec.Struct, frozen=True, kw_only=True):
     """One row. Defaults are those of most current models, and of names that are not known.
 
     efforts:        those that `reasoning_effort` takes; () where the model takes none
-    prompt_mode:    it always thinks, and `prompt_mode: "reasoning"` is how it is asked
+    prompt_mode:    it always thinks, and `prompt_mode: "reasoning"` requests it
     inline_refs:    it reads only schemas without `$ref`
     context_tokens: of input and output together; None where unknown
     """

@@ -19,7 +19,7 @@ class OpenModelRules(msgspec.Struct, frozen=True, kw_only=True):
     """How a model thinks, and what its chat template knows of that.
 
     thinks:            False for models that only answer
-    can_stop_thinking: whether it can be kept from thinking
+    can_stop_thinking: whether thinking can be switched off
     efforts:           above "none", in order; () where it is on or off, None where nothing is known
     inline_refs:       it reads only schemas without `$ref`
     switch:            the variable of its chat template that turns thinking on; None where it has none
@@ -53,7 +53,7 @@ OPEN_MODELS: Final = Table(
         "2026-11",
         "model card of openai/gpt-oss-120b; groq 1.7.0, cerebras-cloud-sdk 1.91.0, fireworks-ai 1.2.30",
     ),
-    # DeepSeek; its distillations carry other families' names too, so it stands before them.
+    # DeepSeek; its distillations carry other families' names too, so its row precedes theirs.
     Row(
         r"deepseek[-_]?(?:r1|reasoner)|r1-distill",
         _ALWAYS,
@@ -142,7 +142,7 @@ OPEN_MODELS: Final = Table(
         "2026-11",
         "chat template of MiniMaxAI/MiniMax-M3; platform.minimax.io",
     ),
-    # Nemotron stands before Llama, whose name the older ones carry.
+    # Nemotron's row precedes Llama's, whose name the older ones carry.
     Row(
         r"llama.*nemotron",
         OpenModelRules(efforts=(), switch=None),

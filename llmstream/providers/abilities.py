@@ -98,33 +98,33 @@ _FILES: Final[Mapping[str, tuple[type[Image] | type[Document] | type[Audio], str
 
 def abilities(provider: Provider) -> Abilities:
     """What a provider can do."""
-    asked = _Asked(provider)
-    tools = asked.takes(tools=(_TOOL,))
-    output = provider.dialect.output_abilities(asked.request(response_format=ResponseFormat(dict(_SCHEMA))))
+    probe = _Probe(provider)
+    tools = probe.takes(tools=(_TOOL,))
+    output = provider.dialect.output_abilities(probe.request(response_format=ResponseFormat(dict(_SCHEMA))))
     return Abilities(
         tools=tools,
-        forced_call=tools and asked.forces("required"),
-        named_call=tools and asked.forces(NamedTool(_TOOL.name)),
-        single_call=tools and asked.takes(tools=(_TOOL,), settings=Settings(parallel_tool_calls=False)),
-        # Without a warning, but also with another body: a dialect may drop the flag in silence.
-        strict_tools=tools and asked.takes(tools=(_STRICT,)) and asked.differ(_STRICT_TOOL, _ANY_TOOL),
+        forced_call=tools and probe.forces("required"),
+        named_call=tools and probe.forces(NamedTool(_TOOL.name)),
+        single_call=tools and probe.takes(tools=(_TOOL,), settings=Settings(parallel_tool_calls=False)),
+        # Without a warning, but also with another body: a dialect may drop the flag without a warning.
+        strict_tools=tools and probe.takes(tools=(_STRICT,)) and probe.differ(_STRICT_TOOL, _ANY_TOOL),
         json_schema="json_schema" in output,
         json_object="json_object" in output,
         # As above.
-        reasoning=any(asked.takes(**fields) and asked.differ(fields, {}) for fields in _THINKING),
-        images=asked.ways("a.png"),
-        documents=asked.ways("a.pdf"),
-        audio=asked.ways("a.wav"),
-        usage=asked.counts(),
+        reasoning=any(probe.takes(**fields) and probe.differ(fields, {}) for fields in _THINKING),
+        images=probe.ways("a.png"),
+        documents=probe.ways("a.pdf"),
+        audio=probe.ways("a.wav"),
+        usage=probe.counts(),
     )
 
 
-class _Asked:
+class _Probe:
     """Encodes requests for one provider and reads the warnings."""
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
-        # A provider's warnings about any request say nothing of a feature.
+        # Warnings that a provider gives for every request do not concern a feature.
         self._plain = self._warnings(self.request()) or []
 
     def request(self, *parts: Image | Document | Audio, **asked: Any) -> Request:

@@ -112,7 +112,7 @@ def split_address(text: str) -> tuple[str, str, str]:
     return f"{scheme}{colon}{host}", f"{slash}{path}".rstrip("/"), f"{mark}{query}"
 
 
-@functools.lru_cache(maxsize=256)  # asked at each call, of one address
+@functools.lru_cache(maxsize=256)  # called at each request, for one address
 def versioned(text: str) -> str:
     """Adds /v1 to an address, unless its path has a version.
 
@@ -128,14 +128,14 @@ def version_of(url: str) -> str:
     return found[0].rstrip("/") if found else ""
 
 
-@functools.lru_cache(maxsize=256)  # asked at each call, of one address
+@functools.lru_cache(maxsize=256)  # called at each request, for one address
 def versioned_host(text: str) -> str:
     """Adds /v1 to an address without a path; a path (a proxy's) stays as it is."""
     host, path, query = split_address(text)
     return f"{host}{path or '/v1'}{query}"
 
 
-@functools.lru_cache(maxsize=256)  # asked at each call, of one address
+@functools.lru_cache(maxsize=256)  # called at each request, for one address
 def without_version(text: str, *versions: str) -> str:
     """Removes the version ("v1" by default) from the end of an address: the dialect's path has it."""
     host, path, query = split_address(text)
@@ -374,7 +374,7 @@ class Provider:
         # From the most general to the caller's own, which wins.
         groups = (routed.headers, self.headers, from_env, credentials, headers or {})
         try:
-            # Lower case, so that one name stands once, however each group spells it.
+            # Lower case, so that each name occurs once, however each group spells it.
             merged = {_lower(name): value for group in groups for name, value in group.items()}
         except TypeError:
             raise InvalidRequest("header names must be str") from None
@@ -417,7 +417,7 @@ class Provider:
         return f'; did you mean base_url="{scheme}://{rest.partition("/")[0]}{usual}"?'
 
     def learn(self, url: str, status: int, headers: Mapping[str, str], body: bytes) -> bool:
-        """Learns from a refusal, such as the server's time; returns whether to try once more.
+        """Learns from a refusal, such as the server's time; returns whether to retry.
 
         url:     of the request
         headers: names in lower case

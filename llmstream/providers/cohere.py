@@ -1,7 +1,7 @@
 """The Command models over Cohere's own chat API, version 2.
 
 - A version at the end of the address is removed.
-- Before its calls a model may say what it is about to do, the *tool plan*. It comes as reasoning, marked in
+- Before its calls a model may describe its next step, the *tool plan*. It arrives as reasoning, marked in
   the metadata, and goes back as tool plan.
 - Citations become sources, one for each document or tool output; the metadata holds the citation with its
   place in the text. They go back with the answer they belong to.

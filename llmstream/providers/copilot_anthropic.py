@@ -26,7 +26,7 @@ COPILOT_ANTHROPIC = replace(
     # Images and documents go as bytes.
     dialect=Anthropic(quirks=Quirks(url_sources=False)),
     normalize=without_version,
-    # As other clients of this path say who they are (litellm 1.109.1, seen 2026-11).
+    # As other clients of this path identify themselves (litellm 1.109.1, seen 2026-11).
     headers={
         **COPILOT.headers,
         "openai-intent": "messages-proxy",

@@ -37,7 +37,7 @@ DATABRICKS = Provider(
     title="Databricks",
     dialect=OpenAIChat(
         hosted(
-            # Its API of Claude is Anthropic's in part: thinking is asked for by a budget (seen 2026-11).
+            # Its API of Claude is Anthropic's in part: thinking is requested by a budget (seen 2026-11).
             by_model=(
                 ModelQuirks(
                     "claude",

@@ -56,7 +56,7 @@ DEEPSEEK = Provider(
             tools=ToolQuirks(
                 parallel_calls=False,
                 strict=False,
-                # A forced tool while the model thinks is a 400; V4 thinks unless told otherwise.
+                # A forced tool while the model thinks is a 400; V4 thinks by default.
                 choice_while_thinking=False,
             ),
             thinking=ThinkingQuirks(

@@ -24,7 +24,7 @@ FEATHERLESS = Provider(
         hosted(
             change(
                 ToolQuirks,
-                # No tool can be forced and no format asked for (litellm 1.109.1, seen 2026-11).
+                # No tool can be forced and no format requested (litellm 1.109.1, seen 2026-11).
                 choice=frozenset({"auto", "none"}),
                 parallel_calls=False,
             ),

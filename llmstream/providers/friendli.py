@@ -35,7 +35,7 @@ FRIENDLI = Provider(
             ),
             change(
                 Quirks,
-                # Thoughts come parsed out of the text only where that is asked for (seen 2026-11).
+                # Thoughts are separated from the text only where that is requested (seen 2026-11).
                 extra_body={"parse_reasoning": True},
             ),
         )

@@ -53,7 +53,7 @@ GROQ = Provider(
             system_role="system",
             reasoning_model_rules=False,
             media=MediaQuirks(files=False, audio_formats=frozenset()),
-            # Tools that Groq runs itself may stand among the caller's.
+            # Tools that Groq runs itself may be listed among the caller's.
             tools=ToolQuirks(provider_tools=True),
             thinking=ThinkingQuirks(style="groq", known_efforts=("none", "low", "medium", "high")),
             settings=SettingQuirks(

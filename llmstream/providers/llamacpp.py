@@ -38,7 +38,7 @@ LLAMACPP = Provider(
             # langchain-llama-cpp, seen 2026-11).
             change(ThinkingQuirks, style="chat-template", effort_beside_switch=True),
             change(ToolQuirks, choice=frozenset({"auto", "none", "required"})),
-            # The server takes reasoning back; the model's template picks what it wants (seen 2026-11).
+            # The server takes reasoning back; the model's template selects what it needs (seen 2026-11).
             change(ReasoningQuirks, echo="all"),
             change(MediaQuirks, audio_formats=OPENAI_AUDIO),
         )

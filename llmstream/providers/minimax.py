@@ -48,7 +48,7 @@ MINIMAX = Provider(
             # There is no response format (platform.minimax.io, seen 2026-11).
             schemas=SchemaQuirks(output="none"),
             thinking=ThinkingQuirks(
-                # M3 thinks as it sees fit unless told otherwise, M2 always (platform.minimax.io, seen
+                # M3 thinks as it sees fit by default, M2 always (platform.minimax.io, seen
                 # 2026-11).
                 style="thinking",
                 on="adaptive",

@@ -8,7 +8,7 @@
   result; the vendor's own stay.
 - After a tool's result comes the assistant: where a user message follows, an assistant message "OK" is
   inserted. A call without a result gets a placeholder result.
-- An answer that stands last in the conversation is a prefix: the model goes on from there, and its answer
+- An answer at the end of the conversation is a prefix: the model continues from there, and its answer
   begins with the prefix again.
 - Where no tool may be called (`tool_choice="none"`), no tool is sent: models that see tools they may not
   call write calls as text.

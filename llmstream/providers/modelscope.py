@@ -21,7 +21,7 @@ MODELSCOPE = Provider(
     title="ModelScope",
     dialect=OpenAIChat(
         hosted(
-            # So that "none" is named too, which cannot be asked for either.
+            # So that "none" is named too, which cannot be requested either.
             by_model=(ModelQuirks("", change(ThinkingQuirks, style="none", always=True)),)
         )
     ),

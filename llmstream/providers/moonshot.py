@@ -60,18 +60,18 @@ MOONSHOT = Provider(
                 temperature_range=(0.0, 1.0),
             ),
             tools=ToolQuirks(
-                # Kimi thinks unless told otherwise, and a forced tool conflicts with that.
+                # Kimi thinks by default, and a forced tool conflicts with that.
                 choice=frozenset({"auto", "none"}),
                 choice_while_thinking=False,
                 strict=False,
             ),
             schemas=SchemaQuirks(subset="moonshot"),
             thinking=ThinkingQuirks(style="thinking"),
-            # K2 Thinking and K2.7 cannot be kept from thinking: "only type=enabled is allowed" (seen
+            # K2 Thinking and K2.7 always think: "only type=enabled is allowed" (seen
             # 2026-06); K3 neither, but takes low, high and max.
             open_model_rules=True,
             by_model=(
-                # These do not think, and sample as they are told.
+                # These do not think, and accept sampling settings.
                 ModelQuirks(
                     r"moonshot-v1|kimi-k2-(?:\d{4}|turbo)|kimi-latest",
                     change(SettingQuirks, unsupported=frozenset({"top_k"})),

@@ -28,7 +28,7 @@ NOVITA = Provider(
         hosted(
             # Its reference names the models that the switch is for (seen 2026-11); gpt-oss takes efforts.
             by_model=(
-                # So that "none" is named too where it cannot be asked for.
+                # So that "none" is named too where it cannot be requested.
                 ModelQuirks("", change(ThinkingQuirks, style="none", always=True)),
                 ModelQuirks("gpt-oss", change(ThinkingQuirks, style="effort")),
                 ModelQuirks(

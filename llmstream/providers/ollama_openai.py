@@ -52,7 +52,7 @@ OLLAMA_OPENAI = Provider(
             thinking=ThinkingQuirks(known_efforts=("none", "low", "medium", "high", "max")),
             open_model_rules=True,
             reasoning=ReasoningQuirks(
-                # The daemon reads it as `thinking`; the model's template picks what it wants (seen 2026-11).
+                # The daemon reads it as `thinking`; the template selects what it needs (seen 2026-11).
                 field="reasoning",
                 echo="all",
             ),

@@ -23,7 +23,7 @@ SGLANG = Provider(
     dialect=OpenAIChat(
         hosted(
             change(ThinkingQuirks, style="chat-template", effort_beside_switch=True),
-            # The server takes reasoning back; the model's template picks what it wants (seen 2026-11).
+            # The server takes reasoning back; the model's template selects what it needs (seen 2026-11).
             change(ReasoningQuirks, echo="all"),
         )
     ),

@@ -30,7 +30,7 @@ class SimProvider(Provider):
 
     async def ready(self, model: str, key: str | None) -> str | None:
         """Starts the server, once for each loop and script."""
-        # By name: the simulator stands above the providers, and brings aiohttp's server.
+        # By name: the simulator is a layer above the providers, and brings aiohttp's server.
         server = importlib.import_module("llmstream.simulator.server")
         url: str = await server.script_address(model, self.name, self.dialect)
         return url + self.path

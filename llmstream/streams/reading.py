@@ -40,10 +40,10 @@ CUT_SHORT: Final = {
     "content-filter": "The answer was withheld by the vendor's content filter.",
 }
 # The longest answer to send back for repair: about the maximum output of the largest models.
-_REPAIRED_CHARS: Final = 512 * 1024
+_MAX_REPAIRED_CHARS: Final = 512 * 1024
 
 # Events before one of these are not part of the answer: they belong to a void attempt or an earlier step.
-_BEGINS_ANEW: Final = (RetryNotice, StepStart)
+_RESTARTING_EVENTS: Final = (RetryNotice, StepStart)
 
 Read: TypeAlias = Callable[[], AsyncGenerator[Event]]
 """Starts reading the remaining events; refuses a second reader."""
@@ -142,7 +142,7 @@ async def growing_objects(
             async for event in events:
                 if growth.turn_due():
                     await asyncio.sleep(0)
-                if isinstance(event, _BEGINS_ANEW):
+                if isinstance(event, _RESTARTING_EVENTS):
                     growth, count = Growth(output), 0
                 for value in growth.feed(event):
                     if not elements.wanted:
@@ -225,7 +225,7 @@ def final_object(message: Message, reason: str | None, output: Output) -> Any:
 
 def may_be_repaired(message: Message) -> bool:
     """Whether an answer is short enough to be sent back for repair."""
-    return sum(len(part.text) for part in message.parts if isinstance(part, Text)) <= _REPAIRED_CHARS
+    return sum(len(part.text) for part in message.parts if isinstance(part, Text)) <= _MAX_REPAIRED_CHARS
 
 
 def repair_message(error: InvalidOutput) -> Message:

@@ -146,7 +146,7 @@ class Metrics:
     """The instruments of the conventions, and three of llmstream."""
 
     def __init__(self, meter: Meter) -> None:
-        self._answering: dict[str, set[str]] = {}
+        self._response_models: dict[str, set[str]] = {}
         self._duration = meter.create_histogram(
             "gen_ai.client.operation.duration",
             unit="s",
@@ -210,7 +210,7 @@ class Metrics:
         """
         if responded is None or not responded.startswith(requested):
             return False
-        names = self._answering.setdefault(requested, set())
+        names = self._response_models.setdefault(requested, set())
         if len(names) < _NAMES_PER_MODEL:
             names.add(responded)
         return responded in names

@@ -113,15 +113,15 @@ class Response:
         self._host = host
         self._aborted: LLMStreamError | None = None
         self._failure: LLMStreamError | None = None
-        self._took: Callable[[bytes], object] | None = None
+        self._on_piece: Callable[[bytes], object] | None = None
 
-    def tap(self, took: Callable[[bytes], object]) -> None:
-        """Calls `took` with each piece read from now on, and with b"" at the end of the body."""
-        self._took, readany = took, self._readany
+    def tap(self, on_piece: Callable[[bytes], object]) -> None:
+        """Calls `on_piece` with each piece read from now on, and with b"" at the end of the body."""
+        self._on_piece, readany = on_piece, self._readany
 
         async def read() -> bytes:
             piece = await readany()
-            took(piece)
+            on_piece(piece)
             return piece
 
         self._readany = read
@@ -136,9 +136,9 @@ class Response:
                 return await self._readany()
             except Exception as error:
                 self._failure = self._aborted or typed_failure(error, self._host, answered=True)
-            if self._aborted is None and (rest := self._come_before()):
-                if self._took is not None:
-                    self._took(rest)
+            if self._aborted is None and (rest := self._unread_bytes()):
+                if self._on_piece is not None:
+                    self._on_piece(rest)
                 return rest
         # Raised where no exception is handled: aiohttp's own would reference the request headers.
         raise self._failure
@@ -148,10 +148,10 @@ class Response:
 
         Not for a tapped body, or one that is not on llmstream's own connections.
         """
-        if self._took is None:
+        if self._on_piece is None:
             divert(self._response.content, take)
 
-    def _come_before(self) -> bytes:
+    def _unread_bytes(self) -> bytes:
         """The unread bytes of a broken body, which its own `read` would not return."""
         try:
             return self._response.content._read_nowait(-1)
@@ -237,7 +237,7 @@ async def send(
     url, scheme, host, port = parsed_url(request.url)
     check_may_leave(host)
     check_headers(request.headers)
-    response = await _ask(session, request, url, deadlines, proxy_for(scheme, host, port), fresh=fresh)
+    response = await _request(session, request, url, deadlines, proxy_for(scheme, host, port), fresh=fresh)
     check_answer(response, host)
     encoding = response.headers.get("content-encoding", "").strip().lower()
     # aiohttp returns the bytes of an unknown encoding unchanged; they would look like a broken stream.
@@ -265,8 +265,8 @@ async def connect_ahead(
     session = await current_session() if session is None else session
     proxy, before = proxy_for(scheme, host, port), exchange.set(Exchange())
     try:
-        made = _made(session, url, "GET", proxy=proxy)
-        connection = await _connected(session, made, deadlines)
+        prepared = _client_request(session, url, "GET", proxy=proxy)
+        connection = await _connected(session, prepared, deadlines)
         if isinstance(connection.protocol, CarefulProtocol):
             # The server may close it before it is used; the request is then sent again, as on a used one.
             connection.protocol.served = True
@@ -330,7 +330,7 @@ def _target(location: str) -> str:
         return "an invalid address"
 
 
-async def _ask(
+async def _request(
     session: aiohttp.ClientSession | None,
     request: HttpRequest,
     url: URL,
@@ -348,11 +348,13 @@ async def _ask(
         before = exchange.set(current)
         try:
             if session is None and is_untouched(ours := await current_session()):
-                return await _directly(ours, request, url, deadlines, proxy)
-            return await _through(session or await current_session(), request, url, deadlines, proxy)
+                return await _send_over_own_pool(ours, request, url, deadlines, proxy)
+            return await _send_over_session(
+                session or await current_session(), request, url, deadlines, proxy
+            )
         except Exception as error:
             # aiohttp repeats a GET on a connection that the server has closed meanwhile, but never a POST.
-            if current.reused and not current.answered and _went_stale(error):
+            if current.reused and not current.answered and _server_had_closed(error):
                 current = Exchange(fresh=True)  # so it cannot be a reused one
                 continue
             failure = typed_failure(error, url.raw_host or "", answered=False, proxy=proxy)
@@ -361,7 +363,7 @@ async def _ask(
         raise failure  # outside the handler: aiohttp's exception would reference the request headers
 
 
-async def _directly(
+async def _send_over_own_pool(
     session: aiohttp.ClientSession, request: HttpRequest, url: URL, deadlines: Deadlines, proxy: str | None
 ) -> aiohttp.ClientResponse:
     """Sends the request over the pool of our own session, if nothing has modified that.
@@ -369,12 +371,14 @@ async def _directly(
     Not through `ClientSession.request`, which first handles cookies, redirects, traces and logins. Our
     session has none, and that took a tenth of the work before a request is sent.
     """
-    made = _made(session, url, request.method, _headers(request), proxy, _payload(request.body) or None)
-    connection = await _connected(session, made, deadlines)
+    prepared = _client_request(
+        session, url, request.method, _headers(request), proxy, _payload(request.body) or None
+    )
+    connection = await _connected(session, prepared, deadlines)
     try:
         assert connection.protocol is not None  # until it is released
         connection.protocol.set_response_params(read_until_eof=True, read_bufsize=READ_BUFFER_BYTES)
-        response = await made.send(connection)
+        response = await prepared.send(connection)
         try:
             return await response.start(connection)
         except BaseException:
@@ -385,7 +389,7 @@ async def _directly(
         raise
 
 
-def _made(
+def _client_request(
     session: aiohttp.ClientSession,
     url: URL,
     method: str,
@@ -401,15 +405,17 @@ def _made(
     return WholeRequest(method, url, headers=headers, data=data, proxy=by, loop=loop, session=session)
 
 
-async def _connected(session: aiohttp.ClientSession, made: WholeRequest, deadlines: Deadlines) -> Connection:
+async def _connected(
+    session: aiohttp.ClientSession, prepared: WholeRequest, deadlines: Deadlines
+) -> Connection:
     assert session.connector is not None  # because the session is open
     try:
-        return await session.connector.connect(made, [], _timeout(deadlines.connect_s))
+        return await session.connector.connect(prepared, [], _timeout(deadlines.connect_s))
     except TimeoutError as error:
         raise aiohttp.ConnectionTimeoutError from error
 
 
-async def _through(
+async def _send_over_session(
     session: aiohttp.ClientSession,
     request: HttpRequest,
     url: URL,
@@ -446,7 +452,7 @@ def _payload(body: bytes) -> bytes | io.BytesIO:
     return io.BytesIO(body) if len(body) > _LARGE_BODY_BYTES else body
 
 
-def _went_stale(error: Exception) -> bool:
+def _server_had_closed(error: Exception) -> bool:
     """Whether the server had closed or reset a reused connection."""
     if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientConnectionResetError):
         return True

@@ -154,7 +154,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "anthropic",
     ),
     "what lay in the buffer is lost": (
-        put(http.Response, "_come_before", lambda self: b""),
+        put(http.Response, "_unread_bytes", lambda self: b""),
         1,
         "a reset while the reader is busy",
         "openai-chat",
@@ -204,7 +204,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "openai-chat",
     ),
     "no second connection": (
-        put(http, "_went_stale", lambda error: False),
+        put(http, "_server_had_closed", lambda error: False),
         10,
         "a keep-alive connection reset at the request",
         "cohere",
@@ -279,7 +279,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "openai-chat",
     ),
     "UTF-8 is strict": (
-        put(decoder.PayloadDecoder, "_second_look", lambda self, payload, first: payload.decode()),
+        put(decoder.PayloadDecoder, "_decode_rejected", lambda self, payload, first: payload.decode()),
         22,
         "bytes that are not UTF-8, in a text",
         "cohere",

@@ -93,7 +93,7 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
     """Decodes one response of the Messages API.
 
     Blocks have their index as id, tool inputs the id of their call. The response is complete
-    once a stop reason came; finish waits for `message_stop` or the end of the body.
+    once a stop reason has arrived; finish waits for `message_stop` or the end of the body.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
                         pass
                     elif delta is None:
                         if event.type == "content_block_stop":
-                            if block is growing:  # what is let go need not be counted
+                            if block is growing:  # the memory of a released block need not be counted
                                 growing = None
                             self._block_stop(event.index)
                             continue
@@ -240,7 +240,7 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
         if delta.stop_reason is not None:
             self._raw_reason = delta.stop_reason
             self.complete = True
-            # The model ended by itself, so a call without input has none because its tool takes none.
+            # The model ended without an error or limit, so a call without input is complete.
             if self._reason() not in TRUNCATING:
                 self._blocks.release()
 
@@ -255,7 +255,7 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
                 self._of_finish[name] = value
 
     def finish(self) -> None:
-        """Emits finish, and what was open before it."""
+        """Closes open blocks, then emits finish."""
         metadata = {KEY: self._of_finish} if self._of_finish else None
         self._blocks.finish(self._reason(), self._raw_reason, metadata)
 
@@ -318,7 +318,7 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
             if index not in self._seen:
                 self._orphan(index, "content_block_stop")
         elif block.is_client_call and not block.parts and not block.wire.get("input"):
-            # The token limit may have come before its first argument.
+            # The token limit may have been reached before its first argument.
             self._blocks.hold_back(index)
         else:
             self._blocks.close(index)

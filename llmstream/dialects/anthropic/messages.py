@@ -283,7 +283,7 @@ class Conversation:
         """Adds instructions after the last turn, unless it has calls, whose results come next."""
         last = self._turns[-1] if self._turns else None
         if self._waiting and last is None:
-            self._joins = True  # they stand behind a turn before the segment
+            self._joins = True  # they follow a turn that precedes the segment
         elif self._waiting and last and not any(block["type"] == "tool_use" for block in last["content"]):
             self._turn("system").extend(self._waiting)
             self._waiting = []

@@ -102,7 +102,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
 
     Text and reasoning have their index as id, tool inputs the id of their call. Calls, results and images
     have a start on the wire; text and reasoning usually open with their first delta. The response is
-    complete once `messageStop` came; finish waits for `metadata`, which usually follows it.
+    complete once `messageStop` has arrived; finish waits for `metadata`, which usually follows it.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
         super().__init__(framing, decode_event, provider=provider, include_raw=include_raw, limits=limits)
         self._blocks = Blocks(self, OpenBlock, key=KEY, closing=self._closing)
         self._opened = self._blocks.opened
-        # Citations that came before their text.
+        # Citations that arrived before their text.
         self._early_citations: dict[Hashable, list[dict[str, Any]]] = {}
         self._raw_reason: str | None = None
         self._counted = False
@@ -221,7 +221,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
             self.finish()
 
     def finish(self) -> None:
-        """Emits finish, and what was open before it."""
+        """Closes open blocks, then emits finish."""
         reason = self._reason()
         self._release_citations()
         if self._blocks.end(reason) and self._defective:
@@ -283,7 +283,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
         if block is None:
             return
         if block.kind == "tool" and not block.provider_executed and not block.parts:
-            # The token limit may have come before its first argument.
+            # The token limit may have been reached before its first argument.
             self._blocks.hold_back(index)
         else:
             self._blocks.close(index)
@@ -379,7 +379,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
             self.out.append(source_of_citation(citation, self._blocks.source_id()))
 
     def _release_citations(self) -> None:
-        """Emits citations whose text never came."""
+        """Emits citations whose text never arrived."""
         for index in list(self._early_citations):
             self._cite_all(index)
 
@@ -428,7 +428,7 @@ def _joined_base64(pieces: list[str]) -> str:
     if len(pieces) == 1:
         return pieces[0]
     try:
-        # Each piece is padded by itself, so the texts cannot be joined.
+        # Each piece has its own padding, so the texts cannot be joined.
         return base64.b64encode(b"".join(base64.b64decode(piece, validate=True) for piece in pieces)).decode()
     except ValueError:
         return "".join(pieces)
@@ -458,8 +458,8 @@ def streamed_form(body: bytes) -> bytes:
             ]
             frames.append(_message("contentBlockStop", {"contentBlockIndex": index}))
     if response.get("stopReason") is not None:
-        frames.append(_message("messageStop", _some(response, _OF_STOP)))
-        frames.append(_message("metadata", _some(response, _OF_METADATA)))
+        frames.append(_message("messageStop", _selected(response, _OF_STOP)))
+        frames.append(_message("metadata", _selected(response, _OF_METADATA)))
     return b"".join(frames)
 
 
@@ -479,7 +479,7 @@ def _streamed(block: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         case {"image": dict(image)}:
             start = {name: value for name, value in image.items() if name not in ("source", "error")}
             yield "contentBlockStart", {"start": {"image": start}}
-            yield _delta({"image": _some(image, ("source", "error"))})
+            yield _delta({"image": _selected(image, ("source", "error"))})
         case {"reasoningContent": {"reasoningText": dict(thought)}}:
             for name in ("text", "signature"):
                 if thought.get(name):
@@ -499,7 +499,7 @@ def _delta(delta: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return "contentBlockDelta", {"delta": delta}
 
 
-def _some(holder: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def _selected(holder: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: holder[name] for name in names if holder.get(name) is not None}
 
 

@@ -47,7 +47,7 @@ __all__ = ["Conversation"]
 
 _BEGINNING: Final = "(The conversation begins with your words.)"
 _BESIDE_DOCUMENT: Final = "(See the document.)"
-_NOTED: Final = "(I have read the results.)"
+_ACKNOWLEDGED: Final = "(I have read the results.)"
 _EMPTY: Final = "(no output)"
 _NO_RESULT: Final = "There is no result: the call was not run."
 
@@ -77,7 +77,7 @@ def ordered(
 ) -> list[dict[str, Any]]:
     """Returns the turns of the body in a valid order; `warn` is called for each change.
 
-    begun: other turns stand before them
+    begun: other turns precede them
     """
     turns = _joined(turns)
     if turns and turns[0].role == "assistant" and not begun:
@@ -86,9 +86,9 @@ def ordered(
     _answer_calls(turns, warn)
     for turn in turns:
         turn.groups.sort(key=lambda group: _rank(turn.role, group))
-        _stand_by_documents(turn, warn)
+        _add_text_to_documents(turn, warn)
     if can.lone_results:
-        turns = _with_lone_results(turns, warn)
+        turns = _separate_results(turns, warn)
     if turns and turns[-1].role == "assistant":
         _trim(turns[-1])
     return [
@@ -122,7 +122,7 @@ def _answer_calls(turns: list[Turn], warn: Callable[[str], None]) -> None:
             }
             if waiting and number + 1 == len(turns):
                 # The API requires the results even if nothing else follows.
-                turns.append(Turn("user", _invented(waiting, warn)))
+                turns.append(Turn("user", _placeholder_results(waiting, warn)))
             continue
         for group in turn.groups:
             result = group.head.get("toolResult")
@@ -134,11 +134,11 @@ def _answer_calls(turns: list[Turn], warn: Callable[[str], None]) -> None:
                 warn(f"the result {result['toolUseId']!r}, which has no call, was sent as text")
                 # Its content may still matter to the model; as a result it would be rejected.
                 group.blocks[:1] = [_as_text(p) for p in result["content"] or [{"text": _EMPTY}]]
-        turn.groups.extend(_invented(waiting, warn))
+        turn.groups.extend(_placeholder_results(waiting, warn))
         waiting = {}
 
 
-def _invented(calls: Iterable[str], warn: Callable[[str], None]) -> list[Group]:
+def _placeholder_results(calls: Iterable[str], warn: Callable[[str], None]) -> list[Group]:
     groups = []
     for call_id in calls:
         warn(f"the call {call_id!r} got a placeholder result: the API requires a result for each call")
@@ -161,7 +161,7 @@ def _rank(role: str, group: Group) -> int:
     return 1 if tool_use is not None and tool_use.get("type") != SERVER_TOOL else 0
 
 
-def _stand_by_documents(turn: Turn, warn: Callable[[str], None]) -> None:
+def _add_text_to_documents(turn: Turn, warn: Callable[[str], None]) -> None:
     heads = [group.head for group in turn.groups]
     lacks_text = any("document" in head for head in heads) and not any("text" in head for head in heads)
     if turn.role == "user" and lacks_text:
@@ -169,7 +169,7 @@ def _stand_by_documents(turn: Turn, warn: Callable[[str], None]) -> None:
         turn.groups.append(Group([{"text": _BESIDE_DOCUMENT}]))
 
 
-def _with_lone_results(turns: list[Turn], warn: Callable[[str], None]) -> list[Turn]:
+def _separate_results(turns: list[Turn], warn: Callable[[str], None]) -> list[Turn]:
     """Splits turns with results and other content, with an assistant turn between the halves."""
     out: list[Turn] = []
     for turn in turns:
@@ -177,7 +177,11 @@ def _with_lone_results(turns: list[Turn], warn: Callable[[str], None]) -> list[T
         if turn.role == "user" and 0 < len(results) < len(turn.groups):
             warn("an assistant turn was added after tool results: this model requires one there")
             rest = [group for group in turn.groups if "toolResult" not in group.head]
-            out += [Turn("user", results), Turn("assistant", [Group([{"text": _NOTED}])]), Turn("user", rest)]
+            out += [
+                Turn("user", results),
+                Turn("assistant", [Group([{"text": _ACKNOWLEDGED}])]),
+                Turn("user", rest),
+            ]
         else:
             out.append(turn)
     return out

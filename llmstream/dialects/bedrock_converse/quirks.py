@@ -80,7 +80,7 @@ _FAMILIES: Final[tuple[tuple[re.Pattern[str], Traits], ...]] = tuple(
 )
 
 # Models with audio, of families without.
-_HEARS: Final = re.compile(r"voxtral|omni|sonic")
+_AUDIO_MODELS: Final = re.compile(r"voxtral|omni|sonic")
 
 
 def traits(model: str) -> Traits:
@@ -92,4 +92,4 @@ def traits(model: str) -> Traits:
         forced: Literal["named", "auto"] = "named" if rules.forced_tools else "auto"
         return msgspec.structs.replace(_CLAUDE, schemas=schemas, strict_tools=schemas, tool_choice=forced)
     found = next((found for pattern, found in _FAMILIES if pattern.search(name)), Traits())
-    return msgspec.structs.replace(found, audio=True) if _HEARS.search(name) else found
+    return msgspec.structs.replace(found, audio=True) if _AUDIO_MODELS.search(name) else found

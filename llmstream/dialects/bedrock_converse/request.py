@@ -15,7 +15,7 @@ from llmstream.dialects.bedrock_converse.messages import Conversation
 from llmstream.dialects.bedrock_converse.quirks import Traits, traits
 from llmstream.dialects.bedrock_converse.wire import KEY
 from llmstream.dialects.claude import NO_BARE_JSON
-from llmstream.dialects.history_parts import MOST_MARKS, too_many_marks
+from llmstream.dialects.history_parts import MAX_MARKS, too_many_marks
 from llmstream.dialects.requests import (
     Field,
     FieldTable,
@@ -225,7 +225,7 @@ def _keep_last_cache_points(body: dict[str, Any], warnings: RequestWarnings) -> 
     # Turns that are as in the last request have none.
     lists += [turn["content"] for turn in body["messages"] if isinstance(turn, dict)]
     count = sum("cachePoint" in block for blocks in lists for block in blocks)
-    surplus = max(0, count - MOST_MARKS)
+    surplus = max(0, count - MAX_MARKS)
     if surplus:
         warnings.append(too_many_marks(count))
     for blocks in lists:

@@ -46,7 +46,7 @@ __all__ = ["CohereDecoder", "streamed_form"]
 _WAITING_CHARS: Final = 100
 
 # Some models send it as the arguments of a call without any.
-_NOTHING: Final = "null"
+_NULL: Final = "null"
 
 # Content and calls are numbered separately, so both can have index 0: the key of a call holds more than
 # its index. The tool plan has no index, start or end; it closes with the next block.
@@ -64,7 +64,7 @@ class OpenBlock(Block, eq=False):
     waiting_chars: int = 0
     begun: str = ""
 
-    def may_be_nothing(self, text: str) -> bool:
+    def may_be_null(self, text: str) -> bool:
         """Adds a piece of the input. Returns whether it may still be only `null`."""
         piece = text.strip()
         if piece:
@@ -73,7 +73,7 @@ class OpenBlock(Block, eq=False):
             self.begun = f"{self.begun} {piece}" if parted else self.begun + piece
         self.waiting.append(text)
         self.waiting_chars += len(text)
-        return self.waiting_chars <= _WAITING_CHARS and _NOTHING.startswith(self.begun)
+        return self.waiting_chars <= _WAITING_CHARS and _NULL.startswith(self.begun)
 
     def take_waiting(self) -> str:
         """Returns the pieces held back, once they are known to be input."""
@@ -201,7 +201,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
             self._maybe_fail(wire)
 
     def on_done(self) -> None:
-        """Ends the stream; it comes after `message-end`, or instead of it."""
+        """Ends the stream; it arrives after `message-end`, or instead of it."""
         self.end_at("[DONE]", has_content=bool(self._blocks.ids))
 
     # Start and end of the message.
@@ -245,7 +245,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         self.fail(error_from_value(encodable_value(error), provider=self.provider))
 
     def finish(self) -> None:
-        """Emits finish, and what was open before it."""
+        """Closes open blocks, then emits finish."""
         raw = self._raw_reason
         reason = finish_reason(raw)
         self._blocks.end(reason)
@@ -346,7 +346,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         if not text or self.done:
             return
         if not block.parts:
-            if block.may_be_nothing(text):
+            if block.may_be_null(text):
                 return
             # The API sends "null" or "" for a call without arguments, in pieces; only what is more than that
             # is input.
@@ -369,7 +369,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
 
     def _closing(self, block: OpenBlock) -> None:
         """Emits input that was held back."""
-        if block.begun not in ("", _NOTHING):
+        if block.begun not in ("", _NULL):
             self._blocks.input(block, block.take_waiting())
 
 

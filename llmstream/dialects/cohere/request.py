@@ -335,7 +335,7 @@ class MessageWriter:
     def _system(self, message: Message) -> None:
         for part in message.parts:
             if not isinstance(part, Text):
-                raise self._lost(part, "a system message")
+                raise self._unsupported(part, "a system message")
         self._out.append({"role": "system", "content": _content(message.parts)})
 
     def _user(self, message: Message) -> None:
@@ -360,7 +360,7 @@ class MessageWriter:
             return None
         if isinstance(part, Audio):
             raise Unsupported(f"{self._provider} does not support audio. Send a transcript instead.")
-        raise self._lost(part, "a user message")
+        raise self._unsupported(part, "a user message")
 
     def _image(self, part: Image | File) -> dict[str, Any]:
         url = data_uri(part.data, part.media_type or "image/png") if part.data else part.url
@@ -437,7 +437,7 @@ class MessageWriter:
             elif isinstance(piece, Document):
                 documents.append({"type": "document", "document": self._document(piece)})
             else:
-                raise self._lost(piece, "a tool result")
+                raise self._unsupported(piece, "a tool result")
         if not documents:
             return text
         first = [{"type": "document", "document": {"data": {"text": text}}}] if text else []
@@ -453,7 +453,7 @@ class MessageWriter:
         if content:
             self._out.append({"role": "user", "content": content})
 
-    def _lost(self, part: object, where: str) -> Unsupported:
+    def _unsupported(self, part: object, where: str) -> Unsupported:
         return Unsupported(
             f"{self._provider} does not support a part of kind {part_kind(part)!r} in {where}. "
             "Send its content as text."

@@ -96,7 +96,7 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         self._finish_fields: dict[str, Any] = {}
         self._earlier_fields: list[dict[str, Any]] = []
         self._responses = Responses()
-        self._place_at = 0  # how many of the events in `out` came before the latest place
+        self._place_at = 0  # number of events in `out` before the latest place
         self.gap: LLMStreamError | None = None
         self._all_fields: tuple[bytes, Any] = (b"", None)
 
@@ -142,7 +142,7 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         if part.thought:
             self._blocks.reasoning(part.text)
         else:
-            self._parts.spoke = self._parts.spoke or bool(part.text.strip())
+            self._parts.has_text = self._parts.has_text or bool(part.text.strip())
             self._blocks.text(part.text)
 
     def on(self, wire: Chunk) -> None:
@@ -233,7 +233,7 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
     def _note_content(self, events: list[Event]) -> None:
         """Records content after the latest position, which a response from there would repeat."""
         if any(not isinstance(event, _NO_CONTENT) for event in events):
-            self._responses.spoken = True
+            self._responses.content_followed = True
 
     def _note_place(self, candidate: Candidate) -> None:
         """Records where the next response begins; only after an end by length is there one."""

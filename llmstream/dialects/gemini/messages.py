@@ -280,7 +280,7 @@ class Conversation:
         self._open_ids: set[str] = set()
         self._answered: dict[str, Any] | None = None  # the latest turn of results
         self._results: dict[str, ToolResult] = {}
-        self._to_come: dict[str, int] = {}
+        self._expected_results: dict[str, int] = {}
 
     def read(self, messages: Sequence[Message]) -> None:
         """Encodes all messages of a conversation.
@@ -299,12 +299,14 @@ class Conversation:
 
     def _segment(self, messages: Sequence[Message], carry: _Carry) -> list[Any] | None:
         self._carry, self._turns, self._answered = carry, [], None
-        self._open_calls, self._open_ids, self._results, self._to_come = [], set(), {}, {}
+        self._open_calls, self._open_ids, self._results, self._expected_results = [], set(), {}, {}
         for message in messages:
             for result in message.tool_results:
                 if not result.provider_executed:
                     # Counted beforehand: a call whose result never comes gets a placeholder instead.
-                    self._to_come[result.tool_call_id] = self._to_come.get(result.tool_call_id, 0) + 1
+                    self._expected_results[result.tool_call_id] = (
+                        self._expected_results.get(result.tool_call_id, 0) + 1
+                    )
         for message in messages:
             role = _ROLES[role_of(message)]
             for part in own_parts(message, key=KEY, provider=self._provider, warn=self._warn):
@@ -354,10 +356,10 @@ class Conversation:
 
     def _expects_results(self) -> bool:
         """Whether the result of an open call is still to come."""
-        return any(self._to_come.get(call.id) for call in self._open_calls)
+        return any(self._expected_results.get(call.id) for call in self._open_calls)
 
     def _result(self, part: ToolResult) -> None:
-        self._to_come[part.tool_call_id] -= 1
+        self._expected_results[part.tool_call_id] -= 1
         if part.tool_call_id in self._open_ids:
             self._results[part.tool_call_id] = part
             return

@@ -102,7 +102,7 @@ class _Container:
 class ArgumentsText:
     """The text of one call's arguments, piece by piece.
 
-    broken: something came out of order; the text ends before it
+    broken: a fragment arrived out of order; the text ends before it
     """
 
     def __init__(self) -> None:

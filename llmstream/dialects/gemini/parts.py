@@ -29,7 +29,7 @@ __all__ = ["FunctionCalls", "Parts", "holds_more", "snake"]
 _side_values = operator.attrgetter(*SIDE_FIELDS)
 _NOTHING_BESIDE: Final = (None,) * len(SIDE_FIELDS)
 
-_THINGS: Final = (
+_CONTENT_FIELDS: Final = (
     "function_call",
     "inline_data",
     "file_data",
@@ -40,7 +40,7 @@ _THINGS: Final = (
     "function_response",
 )
 _encode = msgspec.json.Encoder().encode
-# Shows which file it was; base64 tells a reader nothing.
+# Shows which file it was; base64 would show nothing.
 _EXCERPT_BYTES: Final = 200
 
 
@@ -54,7 +54,7 @@ class Parts:
 
     new_call_id: makes the ids of calls that come without one
 
-    spoke: whether there has been any text other than a transcription
+    has_text: whether there has been any text other than a transcription
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Parts:
         calls: FunctionCalls,
         new_call_id: Callable[[], str],
     ) -> None:
-        self.spoke = False
+        self.has_text = False
         self._reader = reader
         self._blocks = blocks
         self._calls = calls
@@ -108,7 +108,7 @@ class Parts:
     def _prose(self, text: str, thought: bool, beside: Metadata | None) -> None:
         # A part with other fields is a separate block: the vendor wants it back unchanged.
         if not thought and text.strip():
-            self.spoke = True
+            self.has_text = True
         if beside is not None:
             self._block(text, thought, beside)
         elif thought:
@@ -135,17 +135,17 @@ class Parts:
         heard = fields.get("text")
         if part.text:
             text, rest = part.text, fields
-        elif isinstance(heard, str) and heard and not self.spoke:
+        elif isinstance(heard, str) and heard and not self.has_text:
             text, rest = heard, {key: value for key, value in fields.items() if key != "text"}
         else:
             self.custom(TRANSCRIPTION, fields, beside)
             return
         if rest:
             beside = {KEY: {TRANSCRIPTION: rest, **(beside or {}).get(KEY, {})}}
-        spoke = self.spoke
+        has_text = self.has_text
         self._prose(text, bool(part.thought), beside)
         # A transcription is not text of the model: the segments after it become text too.
-        self.spoke = spoke
+        self.has_text = has_text
 
     # Files.
 
@@ -236,7 +236,7 @@ def _beside(part: Part) -> Metadata | None:
 
 def holds_more(part: Part) -> bool:
     """Whether a part holds anything but text."""
-    return any(getattr(part, name) is not None for name in _THINGS)
+    return any(getattr(part, name) is not None for name in _CONTENT_FIELDS)
 
 
 def _tool_name(wire: dict[str, Any]) -> str:

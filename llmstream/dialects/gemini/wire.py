@@ -213,7 +213,7 @@ def model_of(url: str) -> str | None:
 # source: UsageMetadata in the references of the Gemini API and of Vertex AI
 
 # Chunks whose counts are stored before they are merged: enough to make merging cheap, few enough for memory.
-_MOST_HELD: Final = 64
+_MAX_HELD: Final = 64
 
 # Of a chunk whose counts are stored.
 _SMALL_BYTES: Final = 64 * 1024
@@ -222,7 +222,7 @@ _DIGITS: Final = b"0123456789"
 _A_DIGIT: Final = re.compile(r"[0-9]").search
 
 # Merging copies all known fields, so a server must not add more and more. The vendor has 12.
-_MOST_FIELDS: Final = 200
+_MAX_FIELDS: Final = 200
 
 
 class Counts:
@@ -245,11 +245,11 @@ class Counts:
 
         payloads: the latest; stored counts keep theirs in memory
         """
-        if len(self.reported) >= _MOST_HELD or (
+        if len(self.reported) >= _MAX_HELD or (
             self.reported and max(map(len, payloads), default=0) > _SMALL_BYTES
         ):
             self._merge()
-        return len(self._known) <= _MOST_FIELDS
+        return len(self._known) <= _MAX_FIELDS
 
     @property
     def usage(self) -> Usage:

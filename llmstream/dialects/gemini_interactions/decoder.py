@@ -45,7 +45,7 @@ __all__ = ["BEGINNINGS", "InteractionsDecoder"]
 _FINISH_FIELDS: Final = ("service_tier", "environment_id")
 
 BEGINNINGS: Final = frozenset({"created", "queued", "in_progress", "status_update"})
-_FALLING_SHORT: Final = ("length", "content-filter", "error")
+_INCOMPLETE_REASONS: Final = ("length", "content-filter", "error")
 _OF_STEPS: Final = frozenset({"step.start", "step.delta", "step.stop"})
 
 
@@ -101,7 +101,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
                     step, delta = steps.open.get(event.index), event.delta
                     if step is not None and step.id:
                         if step.kind == "output" and delta.type == "text" and (text := delta.text):
-                            responses.spoken = True
+                            responses.content_followed = True
                             out.append(TextDelta(text, step.id))
                             continue
                         if step.kind == "call" and delta.type != "text" and (text := delta.arguments):
@@ -109,7 +109,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
                                 most = most or most_held(payloads)
                                 growing = self.growing(step, growing, most)
                             if growing is not None:
-                                responses.spoken = True
+                                responses.content_followed = True
                                 step.parts.append(text)
                                 out.append(ToolInputDelta(text, step.id))
                                 continue
@@ -123,7 +123,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         """Maps one event of the wire to ours."""
         kind = wire.event_type
         if kind == "step.delta" and self._joiner is None and not self._held and not self._cut:
-            self._responses.spoken = True
+            self._responses.content_followed = True
             self._steps.delta(wire.index, wire.delta)
             if wire.metadata is not None:
                 self._count(wire.metadata)
@@ -137,7 +137,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         kind = ALIASES.get(kind or "", kind)
         self._responses.place(wire.continuation_token, wire.interaction_id or self._interaction_id)
         if kind in _OF_STEPS or wire.error is not None:
-            self._responses.spoken = self._responses.spoken or kind in _OF_STEPS
+            self._responses.content_followed = self._responses.content_followed or kind in _OF_STEPS
             self._end_held()
         if kind == "step.start":
             self._start(wire.index, wire.step or wire.content)
@@ -204,7 +204,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
 
     def _steps_of(self, steps: Any) -> None:
         """Reads the steps of the last event: their errors, and the steps themselves if none was streamed."""
-        streamed, noted = self._steps.any_came, bool(self._steps.errors)
+        streamed, noted = self._steps.has_step, bool(self._steps.errors)
         for number, step in enumerate(steps if isinstance(steps, list) else ()):
             if not isinstance(step, dict) or self.done:
                 continue
@@ -225,11 +225,11 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
             self.complete = True
 
     def finish(self) -> None:
-        """Emits finish, and what was open before it."""
+        """Closes open blocks, then emits finish."""
         self._end_cut()
         reason: FinishReason = FINISH_REASONS.get(self._status or "", "other")
         for index, step in list(self._steps.open.items()):
-            if step.kind == "call" and reason in _FALLING_SHORT:
+            if step.kind == "call" and reason in _INCOMPLETE_REASONS:
                 self._steps.break_off(index)
             else:
                 self._steps.stop(index)
@@ -283,7 +283,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         self._cut += self._steps.open.values()
         self._before = self._steps.ids
         self._held, self._steps.open = [], {}
-        self._steps.any_came = False
+        self._steps.has_step = False
 
     def fail(self, error: LLMStreamError) -> None:
         """Ends the stream with an error, unless the interaction can be continued from its last place."""

@@ -200,7 +200,7 @@ class Conversation:
         self._carry = _Carry()
         self._steps: list[dict[str, Any]] = []
         self._open_calls: dict[str, ToolCall] = {}
-        self._to_come: Counter[str] = Counter()
+        self._expected_results: Counter[str] = Counter()
         self._known: dict[str, str] = {}
 
     def read(self, messages: Sequence[Message]) -> None:
@@ -217,7 +217,7 @@ class Conversation:
     def _segment(self, messages: Sequence[Message], carry: _Carry) -> list[Any]:
         self._carry, self._steps, self._open_calls, self._known = carry, [], {}, {}
         results = (result for message in messages for result in message.tool_results)
-        self._to_come = Counter(each.tool_call_id for each in results if not each.provider_executed)
+        self._expected_results = Counter(each.tool_call_id for each in results if not each.provider_executed)
         for message in messages:
             role = _ROLES[role_of(message)]
             if role == "user_input" and self._steps and self._steps[-1]["type"] == "user_input":
@@ -320,7 +320,7 @@ class Conversation:
     # Results of functions.
 
     def _result(self, part: ToolResult) -> None:
-        self._to_come[part.tool_call_id] -= 1
+        self._expected_results[part.tool_call_id] -= 1
         if part.tool_call_id not in self._known:
             self._warn(f"the result of {part.tool_call_id!r}, which belongs to no call, was sent as it is")
         self._open_calls.pop(part.tool_call_id, None)
@@ -351,7 +351,7 @@ class Conversation:
 
     def _close_calls(self) -> None:
         """Adds error results to calls that have none, before the user's next turn."""
-        for call in [call for call in self._open_calls.values() if self._to_come[call.id] <= 0]:
+        for call in [call for call in self._open_calls.values() if self._expected_results[call.id] <= 0]:
             self._warn(f"the call {call.id!r} has no result; it was closed with an error")
             self._result(ToolResult(call.id, _NO_RESULT, is_error=True, name=call.name))
 

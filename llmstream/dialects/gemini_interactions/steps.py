@@ -61,7 +61,7 @@ class Steps:
 
     open:          open steps by index, in the order of opening
     client_called: whether the caller has calls to run
-    any_came:      whether the current interaction has had a step
+    has_step:      whether a step of the current interaction has arrived
     errors:        errors of outputs, as the wire has them
     settled:       ids of the vendor's calls that have their results
     """
@@ -69,7 +69,7 @@ class Steps:
     def __init__(self, reader: PayloadDecoder[Any], new_call_id: Callable[[], str]) -> None:
         self.open: dict[Hashable, OpenStep] = {}
         self.client_called = False
-        self.any_came = False
+        self.has_step = False
         self.errors: list[dict[str, Any]] = []
         self.settled: set[str] = set()
         self._reader = reader
@@ -96,7 +96,7 @@ class Steps:
         # An index that comes again without a stop ends the step before it.
         if index in self.open:
             self.stop(index)
-        self.any_came = True
+        self.has_step = True
         step = OpenStep(step_kind(wire["type"]), dict(wire))
         self.open[index] = step
         self._retain(step, self._reader.held_of(wire))

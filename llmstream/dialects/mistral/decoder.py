@@ -230,7 +230,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
         self._blocks.close_prose()
 
     def finish(self) -> None:
-        """Emits finish, and what was open before it."""
+        """Closes open blocks, then emits finish."""
         self._end_blocks()
         if self._tools.nameless():
             self.defect("a tool call has no name. It was ignored.")
@@ -289,7 +289,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
                 self._page(piece)
         signature = part.get("signature")
         if isinstance(signature, str) and signature:
-            # A signature may come without any text, and has to be sent back all the same.
+            # A signature may arrive without any text, and must be sent back too.
             self._blocks.prose("reasoning")
             self._signature = signature
 

@@ -334,7 +334,7 @@ class MessageWriter:
     def _on_system(self, message: Message) -> None:
         for part in message.parts:
             if not isinstance(part, Text):
-                raise self._lost(part, "a system message")
+                raise self._unsupported(part, "a system message")
         written = {"role": "system", "content": self._content(message.parts)}
         if not self._last_role():
             self._carry.system.append(written)
@@ -352,7 +352,7 @@ class MessageWriter:
         parts = [part for part in message.parts if not isinstance(part, ToolResult)]
         if parts or not message.parts:
             self._close_calls()
-            if self._last_role() == "tool" and not _written_so(message):
+            if self._last_role() == "tool" and not _follows_results(message):
                 # Most models reject a user message right after tool results ("Unexpected role 'user' after
                 # role 'tool'").
                 self._out.append({"role": "assistant", "content": BRIDGE})
@@ -443,16 +443,16 @@ class MessageWriter:
             return {"type": "text", "text": part.text}
         if isinstance(part, (Image, Audio, Document, File)):
             return encode_media(part)
-        raise self._lost(part, "a user message")
+        raise self._unsupported(part, "a user message")
 
-    def _lost(self, part: object, where: str) -> Unsupported:
+    def _unsupported(self, part: object, where: str) -> Unsupported:
         return Unsupported(
             f"{self._provider} does not support a part of kind {part_kind(part)!r} in {where}. "
             "Send its content as text."
         )
 
 
-def _written_so(message: Message) -> bool:
+def _follows_results(message: Message) -> bool:
     """Whether a client of this API sent a user message directly after tool results, as newer models allow."""
     match message.metadata:
         case {"llmstream": {"mistral": {"follows_tool": True}}}:

@@ -41,7 +41,7 @@ __all__ = ["FIELDS", "KEY", "PATH", "encode_request", "is_inline"]
 KEY: Final = "ollama"
 PATH: Final = "/api/chat"
 
-# All of them stand in the object `options`.
+# All of them are fields of the object `options`.
 FIELDS: Final = FieldTable(
     Field("temperature", "temperature"),
     Field("top_p", "top_p"),

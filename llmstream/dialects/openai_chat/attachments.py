@@ -57,7 +57,7 @@ class Attachments:
         self._reader = reader
         self._new_call_id = new_call_id
         self._extras = AnswerExtras()
-        # Created when the first of its kind comes, which for most answers is never.
+        # Created when the first of its kind arrives, which for most answers is never.
         self._sources: Sources | None = None
         self._audio: AudioFile | None = None
         self._executed: ExecutedTools | None = None
@@ -183,7 +183,7 @@ def image_file(image: object) -> File:
 class AudioFile:
     """A spoken answer: base64 fragments in, one file at the end.
 
-    rest: id and expiry of a recording whose data has not come
+    rest: id and expiry of a recording whose data has not arrived
     """
 
     def __init__(self, provider: str) -> None:

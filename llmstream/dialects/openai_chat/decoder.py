@@ -108,7 +108,8 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         if self._include_raw or payloads[-1:] != [_DONE]:
             self._read_pieces(payloads)
             return
-        # That `[DONE]` is no JSON would cost an exception, and so would a chunk before it that is no piece.
+        # The fast decoder would raise an exception for `[DONE]`, which is not JSON, and for a chunk before it
+        # that is not a plain piece.
         self._read_pieces(payloads[:_LAST])
         if not self.done:
             super()._read(payloads[_LAST:-1])
@@ -449,12 +450,12 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         return self._reasoning.take() if block.kind == "reasoning" else None
 
     def finish(self) -> None:
-        """Emits finish, and what was open before it."""
+        """Closes open blocks, then emits finish."""
         self._release()
         self._end_calls()
         self._blocks.close_prose()
         self._attachments.end_audio()
-        # Signatures that came after their reasoning had closed; the vendor still wants them back.
+        # Signatures that arrived after their reasoning had closed; the history still needs them.
         for metadata in (self._reasoning.take_details(), self._reasoning.take_signature()):
             if metadata is not None:
                 self._custom(metadata)

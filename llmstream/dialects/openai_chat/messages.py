@@ -1,6 +1,6 @@
 """A conversation as this wire has it: our messages to `messages`.
 
-System messages stand where they stood; each tool result is a message of its own; images and
+System messages stay where they are; each tool result is a message of its own; images and
 files of results follow all results of a turn in a user message, since tool messages hold text.
 """
 

@@ -1,6 +1,6 @@
 """What servers of the Chat Completions wire do differently, as data.
 
-Defaults are OpenAI's own. A provider's module fills in what its vendor wants; reading an answer
+Defaults are OpenAI's own. A provider's module sets what its vendor requires; reading an answer
 needs hardly any of this, since the decoder goes by the wire itself.
 """
 
@@ -156,7 +156,7 @@ class MediaQuirks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ThinkingQuirks(msgspec.Struct, frozen=True, kw_only=True):
-    """How thinking is requested, and what the models do unasked.
+    """How thinking is requested, and what the models do without a request.
 
     style:          see `ThinkingStyle`
     on:             the type of `thinking` that is not "disabled" (MiniMax: adaptive)
@@ -325,7 +325,7 @@ def _of_open_model(rules: OpenModelRules, style: ThinkingStyle) -> tuple[Change[
 
 # A host of open models: vLLM, SGLang or the like behind a gateway, which also take top_k.
 #
-# They know the role `system` and the field `max_tokens` alone, have no list of stop sequences that is full,
+# They accept only the role `system` and the field `max_tokens`, have no list of stop sequences that is full,
 # and no parts of the types `file` and `input_audio` (seen 2026-11: the protocols of vLLM and SGLang,
 # litellm's `openai_like/providers.json`, of which nearly all map to `max_tokens`).
 OPEN_MODEL_HOST: Final = Quirks(

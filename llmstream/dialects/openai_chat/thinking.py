@@ -155,13 +155,13 @@ class _Writer:
                 self.left_out("reasoning.effort", "this model takes none")
             return None
         else:
-            sent = self.word_for(effort)
+            sent = self.effort_value(effort)
         if sent != effort:
             because = f": {_ALWAYS}" if effort == "none" and _always_thinks(self.thinking) else ""
             self.warnings.append(OtherWarning(f"reasoning effort {effort!r} was sent as {sent!r}{because}"))
         return sent
 
-    def word_for(self, effort: str) -> str:
+    def effort_value(self, effort: str) -> str:
         """An effort as this server knows it, where its models are not OpenAI's."""
         thinking = self.thinking
         if effort in thinking.efforts:

@@ -132,7 +132,7 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
             self.out.clear()
             return
         if number > self._last + 1 and (self._last >= 0 or self._response.response_id is not None):
-            self._miss(number)
+            self._report_gap(number)
             return
         if self._last == self._wanted_after and self._wanted_after >= 0:
             self.out[:0] = self._resumed_events()
@@ -167,7 +167,7 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
         if not self._counted and self.defects > defects:
             self._last = before + 1
 
-    def _miss(self, number: int) -> None:
+    def _report_gap(self, number: int) -> None:
         self.out.clear()
         self._waiting.clear()
         self.gap = ProtocolError(
@@ -303,7 +303,7 @@ def _segment(response_id: str) -> str:
 
     raises: InvalidRequest
     """
-    # It comes from a vendor or from a saved token, so it may try to lead to another path.
+    # The id is from a vendor or a stored token, so it may try to lead to another path.
     if response_id in ("", ".", ".."):
         raise InvalidRequest(f"{response_id!r} is not the id of a response")
     return quote(response_id, safe="-_.~")

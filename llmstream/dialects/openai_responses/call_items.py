@@ -354,7 +354,7 @@ class Calls:
 
     def _on_run(self, wire: WireEvent) -> None:
         """Handles the start of a vendor's call, whose input is then complete."""
-        # Except for OpenAI's searches, whose queries come later.
+        # Except for OpenAI's searches, whose queries arrive later.
         item = self._open_call(wire)
         if item is None:
             return

@@ -134,7 +134,7 @@ class ResponseReader:
         self._broken = False  # whether the input of a call was interrupted
         self._earlier: Usage | None = None  # of the responses that this one succeeds
         self._audio = Base64Pieces()
-        self._spoken: OpenItem | None = None
+        self._transcript_item: OpenItem | None = None
 
     def on(self, wire: WireEvent) -> None:
         """Maps one event to ours. Most events are deltas of text, which are checked first."""
@@ -198,7 +198,7 @@ class ResponseReader:
         self._earlier = (self._earlier or Usage()) + read_usage(response.get("usage"))
         self._by_place.clear()
         self._named = False
-        self._spoken = None
+        self._transcript_item = None
 
     # The response.
 
@@ -365,10 +365,10 @@ class ResponseReader:
             self._reader.hold(self._audio.size - before)
 
     def _on_transcript(self, wire: WireEvent) -> None:
-        if self._spoken is None:
+        if self._transcript_item is None:
             message = {"type": "message", "id": "transcript"}
-            self._spoken = self.items.enter(WireEvent(output_index=-1), message)
-        self.messages.text(self._spoken, wire.delta, ("content", 0))
+            self._transcript_item = self.items.enter(WireEvent(output_index=-1), message)
+        self.messages.text(self._transcript_item, wire.delta, ("content", 0))
 
     def _end_audio(self, _: WireEvent | None = None) -> None:
         recording, self._audio = self._audio, Base64Pieces()

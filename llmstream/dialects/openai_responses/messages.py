@@ -464,7 +464,7 @@ class InputWriter:
     def _system(self, message: Message) -> None:
         for part in message.parts:
             if not isinstance(part, Text):
-                raise self._lost(part, "a system message")
+                raise self._unsupported(part, "a system message")
         role = next((own(part).get("role") for part in message.parts), None)
         if message.role == "developer":
             role = "developer"
@@ -510,6 +510,6 @@ class InputWriter:
             call_id = str(item.get("call_id") or wire_id(call.id))
             self._out.append(output_item(result, call_id, item, self._quirks.input, provider=self._provider))
 
-    def _lost(self, part: object, where: str) -> Unsupported:
+    def _unsupported(self, part: object, where: str) -> Unsupported:
         kind = part_kind(part)
         return Unsupported(f"{self._provider} does not accept a part of kind {kind!r} in {where}. Send text.")

@@ -85,7 +85,7 @@ class OpenItems:
     reader:   decodes the response
     by_place: the items, also those that are done: more may come of them. Copilot gives an item a new id
               in every event, so the place in the output comes first
-    count:    how many items have come
+    count:    number of items so far
     """
 
     def __init__(self, reader: PayloadDecoder[Any]) -> None:

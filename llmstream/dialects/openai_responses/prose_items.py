@@ -118,7 +118,7 @@ class Messages:
             if ("content", place) not in item.given and len(item.given) < len(content):
                 text = part.get("refusal" if refusal else "text")
                 self.text(item, text, ("content", place), refusal=refusal)
-            # Annotations came one by one before; the complete item repeats them.
+            # Annotations arrived one by one before; the complete item repeats them.
             if not cited:
                 for annotation in objects_in(part.get("annotations")):
                     self.cite(item, annotation)
@@ -248,7 +248,7 @@ class ReasoningItems:
         return ReasoningStart(block_id, {KEY: self._items.origin(item)})
 
     def end(self, item: OpenItem, wire: dict[str, Any]) -> None:
-        """Handles a complete item; its latest encrypted form is the one that goes back."""
+        """Handles a complete item; the latest encrypted form is sent back."""
         for name in ("summary", "content"):
             for place, piece in enumerate(objects_in(wire.get(name))):
                 slot = (name, place if name == "summary" else 0)

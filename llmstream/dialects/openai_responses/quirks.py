@@ -72,7 +72,7 @@ class ThinkingQuirks(msgspec.Struct, frozen=True, kw_only=True):
         highest. None where any may be sent
     efforts:       our effort to the vendor's word, where they differ
     encrypted:     whether to ask for encrypted reasoning, without which a conversation that is
-        not stored cannot go on: "auto" asks models that reason, others refuse
+        not stored cannot be continued: "auto" asks models that reason, others refuse
     plain:         whether reasoning goes back without being encrypted (LM Studio, DeepSeek,
         vLLM: open models)
     """
@@ -120,7 +120,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
     path:                 of the endpoint below the base URL
     headers:              fixed headers of every request
     extra_body:           fixed fields of every request
-    store:                what is sent as `store`. We keep no conversation at the vendor unless asked;
+    store:                what is sent as `store`. No conversation is stored at the vendor unless requested;
         None leaves the field out (OpenRouter refuses it)
     unsupported_settings: names of `Settings` fields the wire has no word for
     reasoning_model_rules: OpenAI's models refuse sampling and efforts that they do not know, see

@@ -1,4 +1,4 @@
-"""The messages over one WebSocket of the Responses API: requests, and what the server remembers.
+"""The messages over one WebSocket of the Responses API: requests, and the server's stored state.
 
 The server has the last response of a socket in memory, also if nothing is stored. A request that continues
 it needs only the new items. That it does so is proved here, item by item: everything that the request
@@ -135,7 +135,7 @@ _OF_THE_SOCKET: Final = frozenset({"previous_response_not_found", "websocket_con
 
 
 class _Message(msgspec.Struct):
-    """The fields of a server's message that the talk reads."""
+    """The fields of a server's message that are read here."""
 
     type: Any = None
     response: msgspec.Raw = msgspec.Raw()
@@ -190,7 +190,7 @@ class SocketTalk:
         self._quirks = quirks
         self._provider = provider
         self._last: _Remembered | None = None
-        self._asked: _Remembered | None = None  # the current request, with its response so far
+        self._current: _Remembered | None = None  # the current request, with its response so far
         self._response_id: str | None = None
         self._over = False
         self._done: list[tuple[int, Any]] = []  # complete items with their places
@@ -209,7 +209,7 @@ class SocketTalk:
         """Returns the message of a request: only new items, if it continues the last response."""
         items, new = request.items, self._new_items(request)
         last, self._last = self._last, None
-        self._asked = _Remembered("", request.model, len(items), _digest(items), []) if items else None
+        self._current = _Remembered("", request.model, len(items), _digest(items), []) if items else None
         self._response_id, self._over, self.at_rest = None, False, False
         message: dict[str, Any] = {"type": "response.create"}
         message |= {name: value for name, value in request.fields.items() if name not in _NOT_OVER_SOCKETS}
@@ -265,8 +265,8 @@ class SocketTalk:
         response = _read(raw)
         self._response_id = response.id if isinstance(response.id, str) else None
         items = self._steerings.take() if self._over or self._steerings.waiting else []
-        if self._over and self._asked is not None:
-            self._asked.output.extend(items)
+        if self._over and self._current is not None:
+            self._current.output.extend(items)
         self._over, self._done = False, []
 
     def _ended(self, kind: str, raw: msgspec.Raw) -> None:
@@ -274,12 +274,12 @@ class SocketTalk:
         self._over = True
         output = _output(response.output, self._done)
         if output is None:
-            self._asked = None
-        elif self._asked is not None:
-            self._asked.output.extend(output)
+            self._current = None
+        elif self._current is not None:
+            self._current.output.extend(output)
             if kind == "response.completed" and isinstance(response.id, str):
                 # A response that is not complete cannot be continued.
-                self._last = msgspec.structs.replace(self._asked, response_id=response.id)
+                self._last = msgspec.structs.replace(self._current, response_id=response.id)
         self._rest()
 
     def _rest(self) -> None:

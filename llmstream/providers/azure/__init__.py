@@ -54,7 +54,7 @@ AZURE = Provider(
     dialect=OpenAIChat(
         Quirks(
             by_model=(
-                # Mistral's models stand behind a gateway of their own, which refuses fields it does not
+                # Mistral's models have a separate gateway, which refuses fields it does not
                 # know and ids of other forms (seen 2026-07, pydantic/pydantic-ai#6593,
                 # BerriAI/litellm#11696).
                 ModelQuirks(

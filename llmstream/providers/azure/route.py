@@ -36,7 +36,7 @@ key_or_token: Final = token_or("api-key")
 
 
 def azure_address(text: str) -> str:
-    """The address of a resource, of which the name may stand alone (`AZURE_RESOURCE_NAME`)."""
+    """The address of a resource, or its name alone (`AZURE_RESOURCE_NAME`)."""
     name = text.strip()
     # A bare word could be a host too; "localhost" is meant as one.
     alone = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*", name) and name.lower() != "localhost"
@@ -44,7 +44,7 @@ def azure_address(text: str) -> str:
 
 
 def azure_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, str]) -> HttpRequest:
-    """The complete URL: below /openai/v1, or of one deployment where a dated version is asked for.
+    """The complete URL: below /openai/v1, or of one deployment where a dated version is set.
 
     base_url: an endpoint, or an address that ends in /v1 or /models or holds /deployments/, which is
         taken as it is; an `api-version` in its query counts before the environment's. /models always
@@ -86,7 +86,7 @@ def azure_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, 
 def azure_wire(request: Request, address: Callable[[], str]) -> Wire | None:
     """Responses where Azure serves the request only there, and the address is not of the older, dated API.
 
-    The dated API has other models, whose names are those of deployments; it is asked as it is.
+    The dated API has other models, whose names are those of deployments; it keeps its wire.
     """
     return other_wire(request, lambda: _serves_responses(address(), os.environ), provider="azure")
 

@@ -1,8 +1,8 @@
 """The time that signatures carry: this machine's, corrected by the time in AWS's responses.
 
 AWS refuses a signature whose time is more than minutes off its own, and every answer has its time in
-the header `date`. What one refusal teaches holds for all requests of the process to the same address:
-another server, or one that lies, has no say in the signatures for AWS.
+the header `date`. The correction of one refusal applies to all requests of the process to the same address:
+other servers, or a malicious one, do not affect the signatures for AWS.
 source: "Troubleshoot Signature Version 4 signing" in the IAM user guide
 """
 
@@ -36,7 +36,7 @@ _MAX_ADDRESSES: Final = 64
 
 
 class Clock:
-    """Tells the time of AWS, by the address that is asked: host and port.
+    """The time of AWS for each requested address: host and port.
 
     now_s: seconds since 1970 by this machine
     """
@@ -54,7 +54,7 @@ class Clock:
         return datetime.fromtimestamp(self._now_s() + self.offset_at(address), UTC)
 
     def learn(self, address: str, status: int, headers: Mapping[str, str], body: bytes) -> bool:
-        """Sets the clock by a refusal of a signature for its time; whether to sign once more.
+        """Sets the clock by a refusal of a signature for its time; returns whether to sign again.
 
         Not where the signature had the right time already, as after a correction.
 
@@ -73,7 +73,7 @@ class Clock:
             return False
         stamp = _TIME.search(message)  # the first time in the message is the signature's
         signed_s = _seconds(stamp[0]) if stamp else self._now_s() + self.offset_at(address)
-        # Taken out and put in again, so that the first entry is the oldest.
+        # Removed and added again, so that the first entry is the oldest.
         self._offsets.pop(address, None)
         self._offsets[address] = offset_s
         if len(self._offsets) > _MAX_ADDRESSES:

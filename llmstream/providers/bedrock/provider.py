@@ -22,7 +22,7 @@ class BedrockProvider(Provider):
     account_env: tuple[str, ...] = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE")
 
     async def ready(self, model: str, key: str | None) -> str | None:
-        """Finds the credentials, so that signing does not wait for them; failures are signing's to tell."""
+        """Finds the credentials, so that signing does not wait for them; signing reports failures."""
         if self.key(key) is None:
             try:
                 # Files, processes or a machine's metadata service may take seconds.

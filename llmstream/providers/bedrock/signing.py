@@ -1,6 +1,6 @@
 """AWS Signature Version 4, by botocore, which the extra `bedrock` installs.
 
-The path is encoded once on the wire and once more in what is signed; the model's id in it holds
+The path is encoded once on the wire and a second time in what is signed; the model's id in it holds
 colons, so a client that quotes it differently is refused.
 source: "Create a signed AWS API request" in the IAM user guide
 """
@@ -94,7 +94,7 @@ def _signer(auth: Any, clock: Clock, address: str) -> Any:
 def credentials_of(env: Mapping[str, str], key: str = _KEY) -> Any:
     """Frozen credentials of botocore: from the variables, else from wherever botocore finds them.
 
-    A mapping other than the process's own environment stands for itself: no files are read then.
+    A mapping other than the process's own environment is the only source: no files are read then.
 
     raises: MissingKey, Unsupported
     """

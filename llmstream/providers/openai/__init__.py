@@ -13,7 +13,7 @@ This is the wire that the others differ from.
   models (gpt-5-pro, codex, o3-pro) only there. Such a request goes to Responses, with a warning, unless it
   holds what only Chat Completions takes (audio, options such as `logit_bias`). `openai-chat:MODEL` and
   `openai-responses:MODEL` choose the wire. Other servers behind `base_url=` are asked as they are.
-- Usage comes in a chunk without choices, after the finish reason, because we ask for it.
+- Usage comes in a chunk without choices, after the finish reason, because it is requested.
 - `refusal` is reported as text and the finish reason content-filter.
 - `logprobs` are metadata of the deltas and of the end of the text; `service_tier`, `system_fingerprint` and
   `moderation` of the `finish`. Calls of custom tools have plain text for their input and go back as what

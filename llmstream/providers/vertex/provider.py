@@ -15,7 +15,7 @@ __all__ = ["VertexProvider"]
 
 @dataclass(frozen=True, kw_only=True)
 class VertexProvider(Provider):
-    """A provider that asks google-auth for a token where the caller has none."""
+    """A provider that requests a token from google-auth where the caller has none."""
 
     async def ready(self, model: str, key: str | None) -> str | None:
         """Fetches a token, if neither key nor token is set.

@@ -134,7 +134,7 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
         "agent/test_journal.py::test_unwritable_call_does_not_run",
     ),
     "gaps are not seen": defect(
-        put(BackgroundResponsesDecoder, "_miss", NOTHING),
+        put(BackgroundResponsesDecoder, "_report_gap", NOTHING),
         "48",
         "streams/test_resuming.py::test_gap_without_resuming_fails",
     ),
