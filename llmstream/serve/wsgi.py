@@ -171,6 +171,7 @@ class LoopThread:
         self._stopping = False
         self._ended = False  # accepts no more calls: the loop is about to close
         self._taking = threading.Lock()
+        self._finishing = False  # its tasks are being cancelled; used in the loop only
         self._begun: set[asyncio.Task[object]] = set()
         self._thread = threading.Thread(target=self._run, name="llmstream-serve", daemon=True)
         self._thread.start()
@@ -203,6 +204,8 @@ class LoopThread:
             self._loop.call_soon_threadsafe(self._begin, work)
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        if self._finishing:  # closes the streams, too; a task from now on would be destroyed unfinished
+            return
         task = self._loop.create_task(work())
         self._begun.add(task)  # the loop holds its tasks only weakly
         task.add_done_callback(self._begun.discard)
@@ -229,6 +232,7 @@ class LoopThread:
             self._loop.close()
 
     async def _finish(self) -> None:
+        self._finishing = True
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()

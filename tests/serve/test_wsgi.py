@@ -93,6 +93,30 @@ def test_end_of_thread_frees_the_view() -> None:
         next(chunks)
 
 
+def test_no_task_begins_while_the_thread_ends() -> None:
+    """It would be destroyed unfinished, with a warning at some later time."""
+    begun: list[str] = []
+
+    async def late() -> None:
+        begun.append("late")
+        await asyncio.sleep(60)
+
+    async def first() -> None:
+        begun.append("first")
+        try:
+            running.set()
+            await asyncio.sleep(60)
+        finally:
+            thread.start(late)
+
+    running = threading.Event()
+    thread = wsgi.LoopThread()
+    thread.start(first)
+    assert running.wait(30)
+    thread.stop()
+    assert begun == ["first"]
+
+
 def test_defect_reaches_the_view() -> None:
     async def failing() -> AsyncIterator[Event]:
         yield StreamStart()
