@@ -5,13 +5,12 @@ The file is in WAL mode: readers do not wait for writers. WAL does not work on n
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Unpack
 
@@ -46,8 +45,7 @@ __all__ = ["SQLiteLedger"]
 # One transaction takes well under a millisecond, so that 5 s mean a stuck process.
 _BUSY_S: Final = 5.0
 _WAIT_WHILE_BUSY: Final = f"pragma busy_timeout = {_BUSY_S * 1000:.0f}"
-# Maximum age of the cached keys while the file is busy.
-_MOMENT_S: Final = 1.0
+_KEYS: Final = "select digest, data from keys"
 # In pages. `tidy` is called long before; after 1,000, SQLite would wait for the disk in the middle of a call.
 _TIDY_LATE: Final = "pragma wal_autocheckpoint = 16000"
 _VERSION: Final = 2
@@ -135,14 +133,18 @@ class SQLiteLedger(Ledger):
         self._owner = this_process()
         self._lock = threading.Lock()
         self._db = _connect(path)
+        # For keys while `_db` waits for another process: readers of a file wait for no writer.
+        self._beside = None if os.fspath(path) == ":memory:" else _connect(path)
+        self._beside_lock = threading.Lock()
         self._version = -1
-        self._looked = -math.inf
         self._by_digest: dict[bytes, Key] = {}
 
     def close(self) -> None:
         """As in `Ledger`."""
-        with self._lock:
+        with self._lock, self._beside_lock:
             self._db.close()
+            if self._beside is not None:
+                self._beside.close()
 
     # Keys.
 
@@ -189,19 +191,17 @@ class SQLiteLedger(Ledger):
 
     def _known(self) -> dict[bytes, Key]:
         """All keys, read again only after the file has changed."""
-        # A thread may hold the lock while it waits for another process; slightly older keys suffice.
-        if not self._lock.acquire(blocking=time.monotonic() - self._looked > _MOMENT_S):
-            return self._by_digest
+        beside = self._beside
+        if not self._lock.acquire(blocking=beside is None):
+            assert beside is not None
+            with self._beside_lock:
+                return _by_digest(beside.execute(_KEYS).fetchall())
         try:
             # Counts the commits of other connections; ours reset it.
             (version,) = self._db.execute("pragma data_version").fetchone()
             if version != self._version:
-                rows = self._db.execute("select digest, data from keys").fetchall()
-                self._by_digest = {
-                    digest: msgspec.json.decode(data, type=prepared(Key)) for digest, data in rows
-                }
+                self._by_digest = _by_digest(self._db.execute(_KEYS).fetchall())
                 self._version = version
-            self._looked = time.monotonic()
             return self._by_digest
         finally:
             self._lock.release()
@@ -365,6 +365,10 @@ class SQLiteLedger(Ledger):
         """Moves what is in the WAL into the file, and waits for the disk."""
         with self._lock:
             self._db.execute("pragma wal_checkpoint(passive)").fetchall()
+
+
+def _by_digest(rows: Iterable[tuple[bytes, bytes]]) -> dict[bytes, Key]:
+    return {found_by: msgspec.json.decode(data, type=prepared(Key)) for found_by, data in rows}
 
 
 def _spend(db: sqlite3.Connection, row: Row, usd: float) -> None:

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -50,6 +51,27 @@ def call(ledger: Ledger, clock: Clock, key: Key, tokens: int = 10, cost: float |
     row = row_at(clock, key.name)
     ledger.reserve(row, key, tokens, cost)
     return row
+
+
+def test_keys_are_current_while_a_change_waits(tmp_path: Path) -> None:
+    """Else a call would be anonymous although there is a key, or go on with a revoked one."""
+    ours, other = open_ledger(tmp_path / "gateway.db"), open_ledger(tmp_path / "gateway.db")
+    assert not ours.has_keys
+    writer = sqlite3.connect(tmp_path / "gateway.db", isolation_level=None)
+    secret = other.add_key(Key(name="ada"))
+    writer.execute("begin immediate")  # as a gateway that stops in a transaction
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(ours.add_key, Key(name="eve"))
+        while not ours._lock.locked():
+            time.sleep(0.001)
+        assert ours.has_keys
+        assert ours.find([secret]) is not None
+        assert not waiting.done()
+        writer.execute("rollback")
+    other.revoke("ada")
+    assert ours.find([secret]) is None
+    for opened in (ours, other, writer):
+        opened.close()
 
 
 def test_secrets_are_shown_once(tmp_path: Path) -> None:
