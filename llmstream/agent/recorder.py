@@ -26,7 +26,7 @@ from llmstream.streams.call import CallingModel
 from llmstream.tools.approval import Approve, Deny, PendingCall, Run, Settled, Verdict, Wait, as_decision
 from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
 
-__all__ = ["INTERRUPTED", "EndedCall", "History", "Recorder", "ResumeInput", "WhenInterrupted"]
+__all__ = ["INTERRUPTED", "EndedCall", "RecordedHistory", "Recorder", "ResumeInput", "WhenInterrupted"]
 
 WhenInterrupted: TypeAlias = Literal["tell", "ask", "again"]
 """The handling of a call that a crash interrupted and whose tool is not idempotent: the model reads that it
@@ -116,7 +116,7 @@ class ResumeInput(msgspec.Struct, frozen=True, omit_defaults=True):
         return found
 
 
-class History(msgspec.Struct, frozen=True, omit_defaults=True):
+class RecordedHistory(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of context effects: the new history, if it changed, and the tokens they used."""
 
     messages: str = ""
@@ -363,11 +363,11 @@ class Recorder:
             same = len(before) == len(conversation) and all(
                 one is other for one, other in zip(before, conversation, strict=True)
             )
-            return _encode(History("" if same else dump_messages(conversation).decode(), spent))
+            return _encode(RecordedHistory("" if same else dump_messages(conversation).decode(), spent))
 
         if asked and await self.steps.wait(key, 0) is None:
             return ()
-        found = _read(await self.steps.step(key, do, again=True), History)
+        found = _read(await self.steps.step(key, do, again=True), RecordedHistory)
         if live:
             return ()
         if found.messages:
@@ -378,7 +378,7 @@ class Recorder:
         """Records what effects spent that changed only what the model sees in a step."""
 
         async def do() -> bytes:
-            return _encode(History(spent=spent))
+            return _encode(RecordedHistory(spent=spent))
 
         if spent:
             await self.steps.step(f"{number}/effects", do, again=True)
@@ -386,7 +386,7 @@ class Recorder:
     async def spent_on_shown(self, number: int) -> Spent:
         """What `shown` has recorded."""
         data = await self.steps.wait(f"{number}/effects", 0)
-        return () if data is None else _read(data, History).spent
+        return () if data is None else _read(data, RecordedHistory).spent
 
     # A run that waits.
 

@@ -11,7 +11,7 @@ import msgspec
 
 from llmstream.agent.durable_steps import Do
 from llmstream.agent.recorded_model import Head
-from llmstream.agent.recorder import History
+from llmstream.agent.recorder import RecordedHistory
 from llmstream.agent.state import Expense
 from llmstream.durable.store import RecordedStep, RunStore
 from llmstream.durable.tables import usage_row
@@ -36,7 +36,7 @@ _AGAIN_S: Final = 0.2
 _FOLLOWS_S: Final = 0.001
 
 _head = msgspec.json.Decoder(Head)
-_history = msgspec.json.Decoder(History)
+_history = msgspec.json.Decoder(RecordedHistory)
 
 
 async def persistently(call: Callable[[], Awaitable[T]], until: Callable[[], float]) -> T:

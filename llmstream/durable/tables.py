@@ -174,7 +174,7 @@ def _among(column: str, values: Sequence[str]) -> str:
 
 
 def first_epoch(now: float) -> int:
-    """The epoch of a run that nobody has claimed, in microseconds since 1970.
+    """The epoch of a run without a claim, in microseconds since 1970.
 
     Not 0: a process that had a deleted run of the same id must not be taken for the one that has this one.
     """

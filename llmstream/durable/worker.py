@@ -173,7 +173,7 @@ class OwnedRun:
     async def _leave(self, ended: _End | None) -> None:
         """Gives the record back.
 
-        ended: how the log says that it ended, where the run of this process does not know it
+        ended: its status at the end of the log, where the run of this process does not know it
         """
         steps, run, record = self._steps, self.run, self.record
         if steps is not None and not self._released:
@@ -241,7 +241,7 @@ _STATES: Final[dict[str, State]] = {"closed": "done", "failed": "failed", "stopp
 
 
 async def _end_of(logs: Logs, run: str) -> _End:
-    """Reads how a log that has its end says that the run ended."""
+    """Reads the final status of the run from a log that is complete."""
     reason, error, state = "", None, ""
     async with aclosing(logs.pages(run)) as pages:
         async for page in pages:

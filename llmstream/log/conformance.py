@@ -363,7 +363,7 @@ async def what_expired_is_deleted(make: MakeStore) -> None:
 
 
 async def a_deleted_run_is_not_there(make: MakeStore) -> None:
-    """Deleting removes frames and record; the producer is told that there is no run, and the id is free."""
+    """Deleting removes frames and record; the producer gets an error, and the id is free."""
     async with _opened(make) as (one, other):
         status = await _written(one, _append(await _begun(one), b"0"))
         await other.delete("run")

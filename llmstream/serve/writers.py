@@ -90,7 +90,7 @@ class SSEWriter:
         return b"id: %d\ndata: %s\n\n" % (number, encode(event))
 
     def close(self) -> bytes:
-        """Returns the frame that tells a client that the response is complete."""
+        """Returns the frame that marks the response as complete."""
         return END
 
     def refuse(self, error: ErrorInfo) -> tuple[str, bytes]:

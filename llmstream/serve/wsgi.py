@@ -127,8 +127,8 @@ def respond(make: Callable[[], Body | Source], environ: Mapping[str, Any] | None
 def _warn_of_granian() -> None:
     # Seen 2026-11, granian 2.8.7: it ends the body in order when the iterable raises, and closes no iterable.
     _log.warning(
-        "granian's WSGI interface ends a response that breaks off as if it were complete, and does not "
-        "notice clients that leave. Use its ASGI interface, or another WSGI server."
+        "granian's WSGI interface ends an interrupted response as if it were complete, and does not detect "
+        "that a client has disconnected. Use its ASGI interface, or another WSGI server."
     )
 
 
@@ -171,7 +171,6 @@ class LoopThread:
         self._stopping = False
         self._ended = False  # accepts no more calls: the loop is about to close
         self._taking = threading.Lock()
-        self._finishing = False  # its tasks are being cancelled; used in the loop only
         self._begun: set[asyncio.Task[object]] = set()
         self._thread = threading.Thread(target=self._run, name="llmstream-serve", daemon=True)
         self._thread.start()
@@ -204,7 +203,8 @@ class LoopThread:
             self._loop.call_soon_threadsafe(self._begin, work)
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        if self._finishing:  # closes the streams, too; a task from now on would be destroyed unfinished
+        # `_finish` closes the streams; a task that begins after it would be destroyed unfinished.
+        if self._ended:
             return
         task = self._loop.create_task(work())
         self._begun.add(task)  # the loop holds its tasks only weakly
@@ -232,7 +232,6 @@ class LoopThread:
             self._loop.close()
 
     async def _finish(self) -> None:
-        self._finishing = True
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()

@@ -73,7 +73,7 @@ class WireEvent(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class PlainDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """A piece of text, or of an input; `type` says which."""
+    """A piece of text, or of an input, as `type` states."""
 
     type: Literal["text", "arguments_delta"]
     text: str | None = None
