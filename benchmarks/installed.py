@@ -11,6 +11,8 @@ from typing import NamedTuple
 import llmstream
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
+DISTRIBUTION = "llmstream-sdk"
+"""The name under which llmstream is installed."""
 
 
 class Footprint(NamedTuple):
@@ -21,7 +23,11 @@ class Footprint(NamedTuple):
 
 
 def footprint(name: str, extras: tuple[str, ...] = ()) -> Footprint:
-    """The footprint of an installed distribution and of all that it needs."""
+    """The footprint of an installed distribution and of all that it needs.
+
+    Raises `PackageNotFoundError` where it is not installed.
+    """
+    metadata.distribution(name)
     needed = sorted(_needed(name, extras))
     return Footprint(len(needed), sum(map(_size, needed)) / 1e6)
 
@@ -56,7 +62,7 @@ def _required(requires: list[str], extras: tuple[str, ...]) -> Iterator[tuple[st
 
 def _size(name: str) -> int:
     """Bytes of its files; of llmstream, which may be installed in place, those of its package."""
-    if name == "llmstream":
+    if name == DISTRIBUTION:
         root = Path(llmstream.__file__).parent
         return sum(path.stat().st_size for path in root.rglob("*") if path.suffix in (".py", ".typed"))
     files = metadata.files(name) or []

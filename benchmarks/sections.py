@@ -19,7 +19,7 @@ from benchmarks.first_event import first_ms, first_request_ms
 from benchmarks.floor import FLOORS
 from benchmarks.gateway import CLIENTS, figures, per_call
 from benchmarks.imports import import_ms
-from benchmarks.installed import footprint
+from benchmarks.installed import DISTRIBUTION, footprint
 from benchmarks.latency import between_ms
 from benchmarks.long_runs import RUNS, in_process, over_http, step_ms
 from benchmarks.loops import rows
@@ -169,7 +169,7 @@ def imports(args: argparse.Namespace, base: str) -> Iterator[Figure]:
 
 def installed(args: argparse.Namespace, base: str) -> Iterator[Figure]:
     """Distributions and megabytes of an installation without extras."""
-    found = footprint("llmstream")
+    found = footprint(DISTRIBUTION)
     yield {"distributions": found.distributions, "size": {"mb": found.mb}}
 
 
