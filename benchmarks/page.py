@@ -82,8 +82,8 @@ def summary(figures: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def table(section: str, figures: Iterable[dict[str, Any]]) -> str:
-    """A row for each figure, a column for whatever any of them has."""
-    rows = [dict(_cells(section, figure)) for figure in figures]
+    """A row for each figure, a column for whatever any of them has; recommendations are for the text."""
+    rows = [dict(_cells(section, figure)) for figure in figures if "recommendation" not in figure]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     lines = [columns, ["---"] * len(columns), *([row.get(name, "") for name in columns] for row in rows)]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
