@@ -24,7 +24,6 @@ ORDER = [
     "copying",
     "saved",
     "chat",
-    "cache",
 ]
 
 
