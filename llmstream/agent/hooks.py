@@ -16,8 +16,7 @@ import msgspec
 
 from llmstream.agent.state import RunState
 from llmstream.chats.content import ToolCall
-from llmstream.chats.copying import copy_messages
-from llmstream.chats.message import Message
+from llmstream.chats.message import Message, copy_messages
 from llmstream.errors import InvalidRequest, ToolError
 from llmstream.request import NamedTool, Settings, ToolSpec
 from llmstream.streams.call import CallingModel

@@ -34,8 +34,7 @@ from llmstream.agent.resumption import Resumption, check_continuation
 from llmstream.agent.state import RunState, Step
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolCall, ToolResult
-from llmstream.chats.copying import LateCopies
-from llmstream.chats.message import Message
+from llmstream.chats.message import LateCopies, Message
 from llmstream.errors import InvalidOutput
 from llmstream.events import Event, Finish, RetryNotice, StepFinish, StepStart, StreamStart, Timings, Usage
 from llmstream.events import ToolCall as ToolCallEvent

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from llmstream.chats.copying import copy_message, copy_messages
-from llmstream.chats.message import Message, Role
+from llmstream.chats.message import Message, Role, copy_message, copy_messages
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest
 from llmstream.files import read_file, replace_file

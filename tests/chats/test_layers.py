@@ -21,7 +21,6 @@ ORDER = [
     "transcript",
     "openai_form",
     "ui_form",
-    "copying",
     "saved",
     "chat",
 ]
