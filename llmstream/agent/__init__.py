@@ -1,7 +1,7 @@
 """The agent: sends requests and runs tools in a loop until the model has finished.
 
 Start with `loop.py` for the loop and `steps.py` for its steps. `calls.py` runs the calls of a step,
-`approvals.py` decides whether a call runs, and `suspension.py` is a run that waits for a decision.
+`CallGate` in `hooks.py` decides whether a call runs, and `suspension.py` is a run that waits for a decision.
 """
 
 from llmstream.agent.agent import Agent

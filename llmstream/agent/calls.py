@@ -16,8 +16,7 @@ from typing import Any
 
 import msgspec
 
-from llmstream.agent.approvals import CallGate
-from llmstream.agent.hooks import AfterTool, Proceed, Rewrite, Stop, call_hook
+from llmstream.agent.hooks import AfterTool, CallGate, Proceed, Rewrite, Stop, call_hook
 from llmstream.agent.journal import RunJournal
 from llmstream.agent.nested import OWN_KEY, Nested, Spent, Waits, as_result
 from llmstream.agent.observing import RunWatch

@@ -7,8 +7,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from llmstream.chats.content import Reasoning, Source, Text, ToolCall, ToolResult
-from llmstream.chats.copying import noted, unchanged
-from llmstream.chats.message import Message, Role
+from llmstream.chats.message import Message, Role, noted, unchanged
 from llmstream.tools.outcome import cancelled_results
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from llmstream.agent.resumption import Resumption
 from llmstream.agent.state import Budget, Misses, RunState
 from llmstream.agent.steps import ModelStep, ResumedStep, RunContext, RunStep, StaticStep
 from llmstream.agent.suspension import Suspension
-from llmstream.chats.copying import copy_messages
-from llmstream.chats.message import Message
+from llmstream.chats.message import Message, copy_messages
 from llmstream.errors import InvalidOutput, LLMStreamError
 from llmstream.events import ErrorEvent, Event, Finish, FinishReason, StreamStart, Warning
 from llmstream.streams.model import Model

@@ -23,8 +23,7 @@ from llmstream.agent.hooks import (
 from llmstream.agent.nested import OWN_KEY
 from llmstream.agent.state import Expense, RunState
 from llmstream.chats.content import File, Text, ToolCall
-from llmstream.chats.copying import RepeatedCopies
-from llmstream.chats.message import Message, Role
+from llmstream.chats.message import Message, RepeatedCopies, Role
 from llmstream.errors import IncompleteStream, InvalidRequest, LLMStreamError
 from llmstream.events import (
     Event,

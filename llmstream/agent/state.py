@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from llmstream.chats.copying import copy_messages
-from llmstream.chats.message import Message
+from llmstream.chats.message import Message, copy_messages
 from llmstream.errors import InvalidRequest, InvalidToolInput, UnknownTool
 from llmstream.events import FinishReason, Timings, Usage
 from llmstream.tools.outcome import ToolCallStatus

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from llmstream.agent.approvals import CallGate
 from llmstream.agent.calls import (
     StepCalls,
     in_call_order,
@@ -25,7 +24,7 @@ from llmstream.agent.calls import (
 )
 from llmstream.agent.durable_steps import Steps
 from llmstream.agent.history import SettledPart
-from llmstream.agent.hooks import Again, StepPlan, Stop, reviewed
+from llmstream.agent.hooks import Again, CallGate, StepPlan, Stop, reviewed
 from llmstream.agent.journal import RunJournal
 from llmstream.agent.model_step import HookResponse, ModelResponse, PlanMemory, no_content_error, prepared
 from llmstream.agent.observing import RunWatch
@@ -35,8 +34,7 @@ from llmstream.agent.resumption import Resumption, check_continuation
 from llmstream.agent.state import RunState, Step
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolCall, ToolResult
-from llmstream.chats.copying import LateCopies
-from llmstream.chats.message import Message
+from llmstream.chats.message import LateCopies, Message
 from llmstream.errors import InvalidOutput
 from llmstream.events import Event, Finish, RetryNotice, StepFinish, StepStart, StreamStart, Timings, Usage
 from llmstream.events import ToolCall as ToolCallEvent

@@ -23,7 +23,7 @@ import msgspec
 
 from llmstream.batches.apis import BatchApi, JobState, NewJob, Outcome, api_of
 from llmstream.batches.record import Part, Record, ids_of
-from llmstream.batches.rows import Reader, Rows, Waiting, lines_in, not_made, own_options
+from llmstream.batches.rows import Reader, Rows, Waiting, Written, lines_in, not_made, own_options, written
 from llmstream.batches.vendor import GRACE_S, UnknownJob, Vendor
 from llmstream.errors import (
     AuthenticationError,
@@ -38,7 +38,6 @@ from llmstream.mapping.lines import JSONLines
 from llmstream.mapping.options import asked_of, list_prices, make
 from llmstream.mapping.result import MapResult
 from llmstream.mapping.row import prompt_function, prompt_name
-from llmstream.streams.complete import Written, written
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt, with_defaults, with_output
 from llmstream.usage import Usage

@@ -1,29 +1,36 @@
-"""The rows of a batch: their prompts, the ids of their requests, and the results that they get."""
+"""The rows of a batch: their prompts, their requests and the ids of these, and the results that they get."""
 
 from __future__ import annotations
 
 import codecs
+import copy
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
 
+from llmstream.accumulate.accumulator import Accumulator
 from llmstream.batches.apis import BatchApi, Outcome
-from llmstream.dialects.base import Decoder, Dialect
-from llmstream.errors import InvalidRequest, LLMStreamError, ServerError
+from llmstream.chats.message import Message
+from llmstream.dialects.base import Decoder, Dialect, StreamLimits
+from llmstream.dialects.complete_answers import decode_complete
+from llmstream.errors import InvalidRequest, LLMStreamError, ServerError, error_from_info
+from llmstream.events import ErrorEvent, Event, Finish, Warning
 from llmstream.mapping.asking import Price
 from llmstream.mapping.result import MapResult
 from llmstream.mapping.row import Row, row_of
-from llmstream.streams.complete import read_answer
+from llmstream.request import Request
+from llmstream.streams.call_plan import in_output_mode
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt
 from llmstream.streams.reading import final_object
 from llmstream.structured.output import Output
 from llmstream.usage import Usage
 
-__all__ = ["Reader", "Rows", "Waiting", "lines_in", "not_made", "own_options"]
+__all__ = ["Reader", "Rows", "Waiting", "Written", "lines_in", "not_made", "own_options", "written"]
 
 # What the vendor has around the body of a request: its id, method and path.
 _AROUND_BYTES: Final = 200
+_OF_STREAMS: Final = ("stream", "stream_options")
 
 
 class Rows:
@@ -163,3 +170,64 @@ def lines_in(path: str) -> Iterator[bytes]:
             found = line.removeprefix(codecs.BOM_UTF8)
             if found.strip():
                 yield found
+
+
+class Written(NamedTuple):
+    """A request in the form that a vendor's batch API accepts.
+
+    url:     its path in the dialect
+    headers: in addition to those of each request: versions and betas
+    reading: wraps the decoder of its answer
+    """
+
+    url: str
+    body: dict[str, Any]
+    headers: dict[str, str]
+    dialect: Dialect
+    reading: Callable[[Decoder], Decoder]
+    warnings: list[Warning]
+
+
+async def written(model: Model[Any], request: Request) -> Written:
+    """Writes a request without streaming.
+
+    raises: InvalidRequest, Unsupported
+    """
+    wire = model._wire(request)
+    if wire is not None:
+        model = copy.copy(model)
+        model.provider = replace(model.provider, dialect=wire.dialect)
+    sent, reading = in_output_mode(model, request)
+    encoded = (await model._prepare(sent, "")).encoded
+    body = {name: value for name, value in encoded.http.json().items() if name not in _OF_STREAMS}
+    unlike = ("content-type", "accept")
+    headers = {n: v for n, v in encoded.http.headers.items() if n.lower() not in unlike}
+    return Written(encoded.http.url, body, headers, model.provider.dialect, reading, list(encoded.warnings))
+
+
+class CompleteAnswer(NamedTuple):
+    """An answer received in one piece."""
+
+    message: Message
+    usage: Usage
+    finish_reason: str | None
+    error: LLMStreamError | None
+
+
+def read_answer(
+    dialect: Dialect, body: bytes, reading: Callable[[Decoder], Decoder], *, provider: str
+) -> CompleteAnswer:
+    """Decodes a complete body; `error` is set if it is an error or an incomplete answer."""
+    accumulator = Accumulator()
+    events = decode_complete(dialect, body, provider=provider, limits=StreamLimits(), reading=reading)
+    accumulator.feed_many(events)
+    finish = _finish(events)
+    error = next((error_from_info(e.error) for e in events if isinstance(e, ErrorEvent)), None)
+    message = accumulator.message or Message.assistant("")
+    return CompleteAnswer(message, finish.usage, finish.finish_reason, error)
+
+
+def _finish(events: list[Event]) -> Finish:
+    last = events[-1]
+    assert isinstance(last, Finish)  # the last event of the stream grammar
+    return last

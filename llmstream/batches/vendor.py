@@ -1,4 +1,4 @@
-"""Requests to a vendor's batch API: which are retried, and which are checked before a retry."""
+"""Requests to a vendor's batch API: sent, retried, or checked before a retry."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any, BinaryIO, Final, TypeVar
 import msgspec
 
 from llmstream.batches.apis import BatchApi, JobState, NewJob, Steps
-from llmstream.errors import IncompleteStream, LLMStreamError
+from llmstream.dialects.base import Encoded
+from llmstream.errors import DeadlineExceeded, IncompleteStream, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.request import Request
 from llmstream.streams.attempts import wait_before_retry_s
-from llmstream.streams.complete import exchange
 from llmstream.streams.model import Model
 
 __all__ = ["GRACE_S", "UnknownJob", "Vendor"]
@@ -28,6 +29,13 @@ _OVERLOADED: Final = 529
 _LOOK_BACK: Final = 64 * 1024
 
 _CUT: Final[LLMStreamError] = IncompleteStream("a file of results ends in the middle of a line")
+
+# For a file of tens of megabytes over a slow connection; a silent server hits the read timeout much sooner.
+_EXCHANGE_S: Final = 900.0
+_READ_S: Final = 120.0
+_MAX_BODY_BYTES: Final = 256 * 1024 * 1024
+# Marks another root path on the same host, as for Google's file uploads: before the version, not after it.
+_ROOTS: Final = ("upload", "download")
 
 GRACE_S: Final = 5.0
 """How long a request may take to appear at the vendor after its sender has died."""
@@ -169,3 +177,67 @@ def _is_cut(file: BinaryIO, began: int) -> bool:
     except (msgspec.MsgspecError, ValueError):
         return True
     return False
+
+
+async def exchange(
+    model: Model[Any], http: HttpRequest, *, into: BinaryIO | None = None, once: bool = False
+) -> HttpResponse:
+    """Sends one request with the model's address and key; a complete URL is requested without the key.
+
+    into:   a file to which the body is written, instead of being returned
+    once:   never resend on a new connection, as is otherwise done if a pooled one turns out to be closed
+    raises: the vendor's error, TransportError
+    """
+    from llmstream.transport.http import send  # imports aiohttp
+
+    secrets: tuple[str, ...] = ()
+    ready = http
+    if not http.url.startswith(("http://", "https://")):
+        prepared = await model._addressed(Encoded(http), Request(model=model.name))
+        secrets = prepared.secrets()
+        ready = msgspec.structs.replace(prepared.http, url=_at_root(prepared.http.url))
+    try:
+        # Results may be hundreds of megabytes; each piece has its own limit.
+        async with asyncio.timeout(_EXCHANGE_S if into is None else None):
+            response = await send(ready, model.deadlines, model._session, fresh=once)
+            try:
+                if response.status < 400:
+                    body = await _read(response, into)
+                    return HttpResponse(response.status, body, response.headers)
+                body = await response.read_error()
+            finally:
+                response.close()
+        raise model._decode_error(response.status, response.headers, body)
+    except LLMStreamError as error:
+        error.provider = error.provider or model.provider.name
+        model.provider.explain(error, ready)
+        for secret in secrets:
+            error.message = error.message.replace(secret, "***")
+        error.args = (error.message,)
+        failure = error.with_traceback(None)
+    except TimeoutError:
+        failure = DeadlineExceeded("the vendor's batch API does not respond", reason="total")
+    raise failure from None
+
+
+async def _read(response: Any, into: BinaryIO | None) -> bytes:
+    if into is None:
+        body: bytes = await response.read_all(_MAX_BODY_BYTES)
+        return body
+    while True:
+        async with asyncio.timeout(_READ_S):
+            piece = await response.read()
+        if not piece:
+            return b""
+        into.write(piece)
+
+
+def _at_root(url: str) -> str:
+    """Moves the name of another root to the front: "https://h/v1/:upload/files" to "https://h/upload/v1/files"."""
+    for root in _ROOTS:
+        before, mark, path = url.partition(f"/:{root}/")
+        if mark:
+            scheme, _, rest = before.partition("://")
+            host, slash, version = rest.partition("/")
+            return f"{scheme}://{host}/{root}{slash}{version}/{path}"
+    return url

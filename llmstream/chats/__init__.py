@@ -9,8 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from llmstream.chats.cache import ChatCache
-from llmstream.chats.chat import Chat, Reset
+from llmstream.chats.chat import Chat, ChatCache, Reset
 from llmstream.chats.content import (
     Audio,
     BasePart,

@@ -1,28 +1,30 @@
-"""A conversation that tasks and threads can share: the list, those who wait for it, and its turns."""
+"""A conversation that tasks and threads can share: the list, those who wait for it, and its turns.
+
+`ChatCache` is a folder of conversations.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import string
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from llmstream.chats.copying import copy_message, copy_messages
-from llmstream.chats.message import Message, Role
+from llmstream.chats.message import Message, Role, copy_message, copy_messages
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest
 from llmstream.files import read_file, replace_file
 from llmstream.short_forms import counted
 
-if TYPE_CHECKING:
-    import msgspec
-
-__all__ = ["Chat", "ChatTurn", "History", "Look", "PlainTurn", "Reset", "logged_run"]
+__all__ = ["Chat", "ChatCache", "ChatTurn", "History", "Look", "PlainTurn", "Reset", "logged_run"]
 
 # What a stream or a run adds to a chat while it is read: the prompt, then each complete message.
 
@@ -402,3 +404,73 @@ class Chat:
         from llmstream.chats.transcript import notebook_transcript  # loaded by those who have a notebook
 
         return notebook_transcript(self._history.snapshot()) or None
+
+
+_ID_CHARACTERS = frozenset(string.ascii_letters + string.digits + "._-")
+
+# With the suffix well below the 255 bytes that file systems allow.
+_MAX_ID_CHARACTERS = 128
+
+
+class ChatCache:
+    """Chats by id in a private folder (mode 0700, made at the first write; files 0600).
+
+    folder:    where the files are
+    max_age_s: an entry this old is gone; None keeps every one
+    clock:     Unix time in seconds; entries are dated by it
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        max_age_s: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._folder = os.fspath(folder)
+        self._max_age_s = max_age_s
+        self._clock = clock
+
+    def read(self, id: str) -> Chat:
+        """The chat of an id.
+
+        raises: FileNotFoundError where there is none or it has expired (its file is then removed),
+                InvalidRequest for an id that cannot be one, DecodeError for a damaged file
+        """
+        path = self._path(id)
+        if self._has_expired(path):
+            with suppress(FileNotFoundError):  # another reader found it expired first
+                os.unlink(path)
+            raise FileNotFoundError(errno.ENOENT, f"the chat has expired after {self._max_age_s:g} s", path)
+        return Chat.load(path)
+
+    def write(self, id: str, chat: Chat) -> None:
+        """Store a chat under an id, replacing an earlier one; its age starts again at 0.
+
+        raises: InvalidRequest for an id that cannot be one or a chat that JSON cannot hold,
+                OSError where the folder cannot be written
+        """
+        path, data = self._path(id), chat.to_json()
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        replace_file(path, data, modified_at_s=self._clock())
+
+    def delete(self, id: str) -> None:
+        """Remove the chat of an id.
+
+        raises: FileNotFoundError where there is none, InvalidRequest for an id that cannot be one
+        """
+        os.unlink(self._path(id))
+
+    def _path(self, id: str) -> str:
+        # No dot first: "..", hidden files, and the temporary ones that are written here.
+        if not 0 < len(id) <= _MAX_ID_CHARACTERS or id[0] == "." or not _ID_CHARACTERS.issuperset(id):
+            raise InvalidRequest(
+                f"{id[:40]!r} cannot be the id of a cached chat. Use 1 to {_MAX_ID_CHARACTERS} "
+                "ASCII letters, digits, '.', '_' or '-', not starting with '.'."
+            )
+        return os.path.join(self._folder, f"{id}.json")
+
+    def _has_expired(self, path: str) -> bool:
+        if self._max_age_s is None:
+            return False
+        return self._clock() - os.stat(path).st_mtime >= self._max_age_s

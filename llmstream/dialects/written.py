@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
 import msgspec
 
 from llmstream.chats.content import ToolCall, ToolResult
-from llmstream.chats.copying import noted, unchanged
-from llmstream.chats.message import Message, Role
+from llmstream.chats.message import Message, Role, noted, unchanged
 from llmstream.events import Warning
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from llmstream.chats.chat import Chat
-from llmstream.chats.copying import copy_messages, unchanged
-from llmstream.chats.message import Message
+from llmstream.chats.message import Message, copy_messages, unchanged
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.store import conversations
 from llmstream.store.conversations import Branch, Row, add_messages

@@ -10,8 +10,7 @@ import msgspec
 from llmstream.accumulate.accumulator import Accumulator
 from llmstream.accumulate.blocks import OWN_KEY, merge_metadata
 from llmstream.chats.content import Text
-from llmstream.chats.copying import LateCopies, copy_messages
-from llmstream.chats.message import Message, Role
+from llmstream.chats.message import LateCopies, Message, Role, copy_messages
 from llmstream.errors import InvalidRequest
 from llmstream.events import Event, OtherWarning, StreamStart, TextStart
 from llmstream.request import Request

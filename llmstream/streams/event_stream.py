@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 
 from llmstream.accumulate.accumulator import Accumulator
 from llmstream.chats.content import ToolCall, ToolResult
-from llmstream.chats.copying import copy_messages
-from llmstream.chats.message import Message
+from llmstream.chats.message import Message, copy_messages
 from llmstream.errors import DeadlineExceeded, InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, Usage, Warning
 from llmstream.other_sdks import STREAM, suggests

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image, Part, Reasoning, Text, ToolCall, ToolResult
-from llmstream.chats.copying import noted, unchanged
-from llmstream.chats.message import Message, Role
+from llmstream.chats.message import Message, Role, noted, unchanged
 from llmstream.dialects.base import Dialect
 from llmstream.events import OtherWarning
 from llmstream.request import Request

@@ -36,7 +36,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.streams.answer import Answer
 from llmstream.streams.attempts import Attempts, budget_of, wait_before_retry_s
 from llmstream.streams.call_plan import Plan, Prepared
-from llmstream.streams.reporting import Reporter
+from llmstream.streams.observations import Reporter
 from llmstream.streams.resuming import Continuer, Reconnector, followed
 from llmstream.transport.deadlines import Watchdog
 from llmstream.transport.http import Body, send

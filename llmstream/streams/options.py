@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cas
 import msgspec
 
 from llmstream.chats.content import Audio, Document, Image, Text
-from llmstream.chats.copying import copy_messages
-from llmstream.chats.message import Message, Role
+from llmstream.chats.message import Message, Role, copy_messages
 from llmstream.errors import InvalidRequest
 from llmstream.first_use import prepared
 from llmstream.request import (

@@ -22,7 +22,7 @@ from llmstream.transport.deadlines import Watchdog
 
 if TYPE_CHECKING:
     from llmstream.streams.call_plan import Continued, Plan, Prepared, StoredAnswer
-    from llmstream.streams.reporting import Reporter
+    from llmstream.streams.observations import Reporter
     from llmstream.transport.http import Body
 
 __all__ = [

@@ -31,9 +31,8 @@ from llmstream.simulator.timeline import PromptTokens, estimated_tokens, timelin
 from llmstream.streams.call import Call
 from llmstream.streams.history import is_plain, repaired
 from llmstream.streams.model import Model
-from llmstream.streams.observations import Observe, joined
+from llmstream.streams.observations import Observe, Watch, joined
 from llmstream.streams.options import Options
-from llmstream.streams.reporting import Watch
 from llmstream.transport.limiter import Permit, RateLimiter
 
 __all__ = ["ScriptedModel", "UnscriptedRequest"]

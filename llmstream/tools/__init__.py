@@ -1,12 +1,11 @@
 """Tools: functions that the model may call, and the execution of its calls.
 
-Read `function.py` for `@tool`, `toolset.py` for the tools of a conversation, `tool.py` for the execution
-of one call, and `runner.py` for the concurrent calls of a response and their cancellation.
+Read `tool.py` for `@tool` and the execution of one call, `toolset.py` for the tools of a conversation, and
+`runner.py` for the concurrent calls of a response and their cancellation.
 """
 
 from llmstream.tools.approval import Approve, Approver, Deny, PendingCall, Run, Settled, Verdict, Wait
 from llmstream.tools.context import ToolContext
-from llmstream.tools.function import tool, tool_from_function
 from llmstream.tools.outcome import (
     ToolCallStatus,
     ToolOutcome,
@@ -15,7 +14,7 @@ from llmstream.tools.outcome import (
     render_statuses,
 )
 from llmstream.tools.runner import ApprovalGate, CallEvent, CallRunner, Ended, Progress, run_call, run_calls
-from llmstream.tools.tool import AnyTool, ContextOf, LiveTools, Tool
+from llmstream.tools.tool import AnyTool, ContextOf, LiveTools, Tool, tool, tool_from_function
 from llmstream.tools.toolset import ToolSet
 
 __all__ = [

@@ -18,9 +18,8 @@ from llmstream.errors import InvalidRequest, InvalidToolInput, ToolError, Unknow
 from llmstream.request import ProviderTool, ToolSpec
 from llmstream.tools.approval import Approve
 from llmstream.tools.context import ToolContext
-from llmstream.tools.function import MethodTool, tool_from_function
 from llmstream.tools.signature import object_text, takes
-from llmstream.tools.tool import AnyTool, ContextOf, LiveTools, Tool
+from llmstream.tools.tool import AnyTool, ContextOf, LiveTools, MethodTool, Tool, tool_from_function
 
 __all__ = ["ToolSet", "unreadable_input"]
 

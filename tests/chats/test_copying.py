@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from llmstream.chats import Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from llmstream.chats.copying import LateCopies, copy_message, copy_messages
+from llmstream.chats.message import LateCopies, copy_message, copy_messages
 from llmstream.errors import InvalidRequest
 
 

@@ -21,10 +21,8 @@ ORDER = [
     "transcript",
     "openai_form",
     "ui_form",
-    "copying",
     "saved",
     "chat",
-    "cache",
 ]
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from llmstream.cli.schema_option import read_schema
+from llmstream.cli.arguments import read_schema
 from llmstream.errors import InvalidRequest
 
 

@@ -8,7 +8,7 @@ from stepcount.histories import HISTORIES
 from stepcount.steps import GROWTH, assert_linear, steps_of
 
 from llmstream.agent.history import open_calls, settled
-from llmstream.chats.copying import copy_messages
+from llmstream.chats.message import copy_messages
 from llmstream.errors import LLMStreamError
 from llmstream.exchange import HttpRequest
 from llmstream.providers.registry import find_provider

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import llmstream as ls
 from llmstream.chats import Image, Message, Reasoning, Text, ToolCall, ToolResult
-from llmstream.chats.copying import copy_messages
+from llmstream.chats.message import copy_messages
 from llmstream.dialects.ollama import Ollama
 from llmstream.events import OtherWarning, StreamStart
 from llmstream.simulator import Simulator

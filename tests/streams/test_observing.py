@@ -13,7 +13,7 @@ from aiohttp import web
 
 import llmstream as ls
 from llmstream.events import Finish, ResponseMetadata, TextDelta
-from llmstream.streams.reporting import Watch
+from llmstream.streams.observations import Watch
 
 _spec = importlib.util.spec_from_file_location("sse_server", Path(__file__).parent / "sse_server.py")
 assert _spec is not None

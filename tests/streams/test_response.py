@@ -10,7 +10,7 @@ from aiohttp import web
 import llmstream as ls
 from llmstream.events import UnsupportedSetting
 from llmstream.middleware import cache, fallback, wrap
-from llmstream.streams.reporting import forget_logged
+from llmstream.streams.observations import forget_logged
 from llmstream.testing import ScriptedModel
 
 LIMITS = {

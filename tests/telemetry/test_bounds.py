@@ -13,8 +13,7 @@ from aiohttp import web
 
 import llmstream as ls
 from llmstream.events import TextDelta, TextStart, Usage
-from llmstream.streams.observations import CallFinished
-from llmstream.streams.reporting import Watch
+from llmstream.streams.observations import CallFinished, Watch
 from llmstream.testing import Call, Script, Simulator, Turn
 from llmstream.transport.sessions import close_session
 from tests.streams.sse_server import answer, chunk

@@ -9,8 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
-from llmstream.chats.copying import RepeatedCopies, noted, unchanged
-from llmstream.chats.message import Message, Role
+from llmstream.chats.message import Message, RepeatedCopies, Role, noted, unchanged
 from llmstream.errors import InvalidRequest
 from llmstream.streams.history import Repairs
 from llmstream.tools.signature import takes

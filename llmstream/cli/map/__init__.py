@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from llmstream.batches.apis import api_of
-from llmstream.cli.arguments import REASONING_HELP, count, decimal, effort, natural, shard
+from llmstream.cli.arguments import REASONING_HELP, count, decimal, effort, natural, read_schema, shard
 from llmstream.cli.config import MODEL_HELP, checked_model, default_model
 from llmstream.cli.errors import SUCCESS
 from llmstream.cli.key_store import api_key_for
 from llmstream.cli.map.job import Job, execute
 from llmstream.cli.map.progress import Survey, amount, answer_tokens, estimate_lines, surveyed
 from llmstream.cli.map.rows import FORMATS, Source
-from llmstream.cli.schema_option import read_schema
 from llmstream.cli.terminal import print_message, typed
 from llmstream.errors import InvalidRequest
 from llmstream.mapping.row import Template

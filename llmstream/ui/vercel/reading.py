@@ -9,6 +9,7 @@ source: `DefaultChatTransport` and `AbstractChat` of npm ai 5.0.115 to 7.0.173, 
 from __future__ import annotations
 
 import hmac
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -16,15 +17,14 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from llmstream.agent.suspension import Suspension
+from llmstream.agent.suspension import Suspension, digest_of
 from llmstream.chats.content import Audio, Document, File, Image, ToolResult, UIPart
 from llmstream.chats.message import Message, Role
 from llmstream.chats.ui_form import from_ui
 from llmstream.errors import InvalidRequest
 from llmstream.tools.approval import Approve, Deny, PendingCall
-from llmstream.ui.vercel.signing import signed_approval
 
-__all__ = ["History", "Limits", "PageRequest", "Trigger", "continues", "read"]
+__all__ = ["History", "Limits", "PageRequest", "Trigger", "continues", "read", "signed_approval"]
 
 Trigger: TypeAlias = Literal["submit-message", "regenerate-message"]
 History: TypeAlias = Literal["server", "client"]
@@ -316,3 +316,38 @@ def _turn(messages: list[Message]) -> list[Message]:
     """The responses since the newest message of the user."""
     responses = takewhile(lambda message: message.role != Role.USER, reversed(messages))
     return [message for message in responses if message.role == Role.ASSISTANT]
+
+
+# Signatures of approvals, for a history stored in the page: a decision applies to the call that was shown.
+# They are the end of the approval's id, because the field `signature` of the protocol ends the response in
+# releases that do not know it (6.0.0 to 6.0.180).
+
+
+def signed_approval(key: bytes, approval_id: str, call: PendingCall) -> str:
+    """Returns the id with an HMAC over it and the call, after a dot."""
+    digest = digest_of(
+        key, "llmstream.approval", approval_id, call.call_id, call.name, _canonical(call.arguments)
+    )
+    return f"{approval_id}.{digest}"
+
+
+def _canonical(arguments: str) -> str:
+    """The arguments in the form they have after a page has read and written them."""
+    try:
+        value = msgspec.json.decode(arguments)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return arguments
+    # Sorted: JavaScript moves keys that are integers to the front.
+    return msgspec.json.encode(_as_javascript(value), order="sorted").decode()
+
+
+def _as_javascript(value: Any) -> Any:
+    """The value with its numbers as JavaScript writes them: 1.0 is 1."""
+    match value:
+        case float() if math.isfinite(value) and value == int(value):
+            return int(value)
+        case list():
+            return [_as_javascript(item) for item in value]
+        case dict():
+            return {name: _as_javascript(item) for name, item in value.items()}
+    return value

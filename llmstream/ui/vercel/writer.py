@@ -52,7 +52,7 @@ from llmstream.events import (
 )
 from llmstream.serve.writers import PING, UNBUFFERED
 from llmstream.tools.approval import PendingCall
-from llmstream.ui.vercel.signing import signed_approval
+from llmstream.ui.vercel.reading import signed_approval
 from llmstream.ui.vercel.sub_agents import SubAgentMessage
 
 __all__ = ["APPROVAL_OF_5", "CORRECTED", "Version", "Writer", "answer_metadata"]

@@ -8,7 +8,7 @@ from llmstream.agent.context import cut_tool_results, sliding_window, token_budg
 from llmstream.agent.context.effects import RunEffects, Scan, applied
 from llmstream.chats import Message
 from llmstream.chats.content import ToolCall, ToolResult
-from llmstream.chats.copying import RepeatedCopies
+from llmstream.chats.message import RepeatedCopies
 
 
 def step(number: int, size: int = 150) -> list[Message]:

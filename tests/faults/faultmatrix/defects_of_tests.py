@@ -21,7 +21,7 @@ from llmstream.display.terminal_text import TerminalFilter
 from llmstream.framing.sse import SSEDecoder
 from llmstream.providers.bedrock.clock import Clock
 from llmstream.simulator import server
-from llmstream.streams import attempts, reporting
+from llmstream.streams import attempts, observations
 from llmstream.tools import CallRunner, ToolSet
 from llmstream.tools.approval import PendingCall
 from llmstream.transport import download, http
@@ -100,8 +100,8 @@ def as_the_umask_wants(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "open", lambda path, flags, mode=0o666, **at: original(path, flags, 0o666, **at))
 
 
-def told_in_full(self: reporting.Reporter, attempt: int, error: Exception, wait_s: float | None) -> None:
-    reporting._log.info("attempt %d failed: %s", attempt, error)
+def told_in_full(self: observations.Reporter, attempt: int, error: Exception, wait_s: float | None) -> None:
+    observations._log.info("attempt %d failed: %s", attempt, error)
 
 
 IMPORTED = "import threading, time\nthreading.Thread(target=time.sleep, args=(1,)).start()\n__all__ = []\n"
@@ -216,7 +216,7 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
         "display/test_terminal_text.py::test_a_cut_at_any_place_changes_nothing[clipboard]",
     ),
     "the log says what the server said": defect(
-        put(reporting.Reporter, "failed", told_in_full),
+        put(observations.Reporter, "failed", told_in_full),
         "T19",
         f"faults/test_secrets.py::test_server_text_is_one_log_line_only[{WIDE}]",
     ),

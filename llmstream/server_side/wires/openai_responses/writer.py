@@ -39,8 +39,12 @@ from llmstream.events import (
 from llmstream.request import Request
 from llmstream.server_side.wires.errors import openai_error_object
 from llmstream.server_side.wires.event_writer import MODEL_FAILED, sse_objects
-from llmstream.server_side.wires.openai_responses.frames import Frames
-from llmstream.server_side.wires.openai_responses.item_writer import CallEncoder, ProseEncoder, own_metadata
+from llmstream.server_side.wires.openai_responses.item_writer import (
+    CallEncoder,
+    Frames,
+    ProseEncoder,
+    own_metadata,
+)
 
 __all__ = ["ResponseWriter", "complete_response", "repeated_settings"]
 
