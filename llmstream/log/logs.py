@@ -405,7 +405,7 @@ class _Opened:
         await self.committer.aclose()
         await self.readers.aclose()
 
-    def _heard(self, run: str | None) -> None:
+    def _on_change(self, run: str | None) -> None:
         self.readers.wake(None if run is None else [run])
         self.committer.look(run)
 
@@ -416,7 +416,7 @@ class _Opened:
     async def _listen(self) -> None:
         while True:
             try:
-                await self._store.listen(self._heard)
+                await self._store.listen(self._on_change)
             except LogUnavailable as error:
                 _log.warning("event log: cannot listen for changes, readers look once a second: %s", error)
             except Exception:
