@@ -155,7 +155,7 @@ def run(arguments: argparse.Namespace) -> int:
     prompt = _prompt(arguments.prompt, has_parts=bool(parts))
     asker = _asker(arguments, setup)
     if prompt is None and arguments.json:
-        raise InvalidRequest("--json needs a prompt: a conversation is for people")
+        raise InvalidRequest("--json needs a prompt: an interactive conversation has no JSON output")
     if prompt is None:
         from llmstream.cli.conversation import Conversation, ConversationState
         from llmstream.cli.line_editor import line_editor

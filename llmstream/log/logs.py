@@ -178,7 +178,7 @@ class Logs:
             fold, _ = await fold_run(self._store, run, progress.see)
             source = taken_over(source, progress, take_over, status.epoch)
         if self._closed:
-            raise LogUnavailable("the event log was closed while the run was started", retryable=False)
+            raise LogUnavailable("the event log was closed while the run was starting", retryable=False)
         now = asyncio.get_running_loop().time()
         box = Outbox(status, lease_s=self._lease_s, keep_s=self._store.may_lose_s, now=now)
         live = Live(

@@ -121,8 +121,8 @@ class SocketAnswer:
             if limit_s is None or not timer.expired():
                 raise
             raise DeadlineExceeded(
-                f"the server did not confirm within {limit_s:g} s that it takes the steering; "
-                "whether it does is not known",
+                f"the server did not confirm within {limit_s:g} s that it accepts the steering; "
+                "it is unknown whether it does",
                 reason="idle",
             ) from None
 
@@ -146,7 +146,7 @@ class SocketAnswer:
             if not enough():
                 await self._receive()
                 if not self._buffered[-1]:
-                    raise ConnectionLost("the server closed the WebSocket before it took the steering")
+                    raise ConnectionLost("the server closed the WebSocket before it accepted the steering")
 
     async def read_error(self) -> bytes:
         """Nothing: an open socket is not an error."""
@@ -178,7 +178,7 @@ class SocketAnswer:
         else:
             self._pooled.drop()
         self._aborted = self._aborted or ConnectionLost(
-            "the stream was left while it was read", retryable=False
+            "the stream was closed while it was read", retryable=False
         )
 
 

@@ -300,7 +300,7 @@ async def test_who_leaves_ends_a_read(serve) -> None:
     answer.close()
     with pytest.raises(LLMStreamError):
         await reading
-    with pytest.raises(LLMStreamError, match="was left"):
+    with pytest.raises(LLMStreamError, match="was closed"):
         await answer.read()
 
 
