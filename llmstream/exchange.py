@@ -1,4 +1,4 @@
-"""Values between dialects and transports: an HTTP request, its response, and the talk over a WebSocket."""
+"""Values between dialects and transports: an HTTP request, its response, and the protocol of a WebSocket."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 import msgspec
 
 __all__ = [
-    "Heard",
     "HttpRequest",
     "HttpResponse",
+    "MessageKind",
+    "SocketProtocol",
     "Steering",
-    "Talk",
     "carries_secret",
     "carries_secret_parameter",
     "redact_headers",
@@ -74,8 +74,8 @@ class HttpResponse(msgspec.Struct, frozen=True):
     headers: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-Heard: TypeAlias = Literal["beside", "answer", "moved"]
-"""The role of a message: unrelated to the answer, part of it, or a refusal of only this socket."""
+MessageKind: TypeAlias = Literal["unrelated", "response", "reconnect"]
+"""A message of the server: unrelated to the response; part of it; or a refusal of only this socket."""
 
 
 class Steering(Protocol):
@@ -94,28 +94,28 @@ class Steering(Protocol):
         ...
 
 
-class Talk(Protocol):
-    """The messages over one WebSocket: requests one after the other, each with its response. No I/O."""
+class SocketProtocol(Protocol):
+    """The state of one WebSocket: requests one after the other, each with its response. No I/O."""
 
     @property
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether no response is in progress, and nothing more follows the last one."""
         ...
 
     @property
-    def named(self) -> bool:
-        """Whether the current response has an id, by which it can be steered."""
+    def has_response_id(self) -> bool:
+        """Whether the id of the current response is known; steering names it."""
         ...
 
     def continues(self, request: Any) -> bool:
         """Whether a request continues the last response, so that only new items need to be sent."""
         ...
 
-    def ask(self, request: Any) -> bytes:
-        """Returns the message of a request."""
+    def send(self, request: Any) -> bytes:
+        """Returns the message to send for a request."""
         ...
 
-    def hear(self, message: bytes) -> Heard:
+    def receive(self, message: bytes) -> MessageKind:
         """Handles a message from the server."""
         ...
 

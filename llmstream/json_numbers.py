@@ -89,7 +89,7 @@ def check_length(token: str) -> None:
     limit = min(sys.get_int_max_str_digits() or MAX_NUMBER_CHARS, MAX_NUMBER_CHARS)
     if len(token) > limit:
         raise LimitExceeded(
-            f"The JSON text holds a number of more than {limit} characters. Ask for it as a string.",
+            f"The JSON text contains a number of more than {limit} characters. Request it as a string.",
             reason="limit",
         )
 

@@ -141,7 +141,7 @@ PAGES = (
     Page(
         "store.md",
         "Store",
-        "Conversations that are stored in a file. The guide is [Keeping conversations](../guides/store.md).",
+        "Conversations that are stored in a file. The guide is [Conversation store](../guides/store.md).",
         "store.*",
     ),
     Page(

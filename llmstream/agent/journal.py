@@ -207,7 +207,7 @@ class JournalSteps:
         if not again:
             if key in self._begun:
                 raise Interrupted(
-                    f"{key} had begun in a process that died; it is not done again.", reason=key
+                    f"{key} was started by a process that died; it is not repeated.", reason=key
                 )
             await self._written(Line("begin", self.run, key=key))
         data = await do()
@@ -231,7 +231,7 @@ class JournalSteps:
         raises: InvalidRequest if the run is over, or ends now; OSError, Lost as `step`
         """
         if not isinstance(message, str | Message):
-            raise InvalidRequest(f"a run is sent a str or a Message, got {message!r}")
+            raise InvalidRequest(f"send() takes a str or a Message, got {message!r}")
         data = dump_messages([Message.user(message) if isinstance(message, str) else message])
         recorded = False
 
@@ -245,8 +245,8 @@ class JournalSteps:
             number += 1
         if not recorded:
             raise InvalidRequest(
-                f"run {self.run!r} is over, or is ending. Start another run with its messages(), "
-                "followed by this one."
+                f"run {self.run!r} has ended or is ending. Start a new run with its messages(), "
+                "followed by this message."
             )
 
     async def wait(self, key: str, timeout_s: float | None) -> bytes | None:
@@ -353,7 +353,9 @@ class JournalFile:
         # Lines are written from several threads.
         with self._lock:
             if owner is not None and line.type != "steps" and self._owners.get(line.run) is not owner:
-                raise Lost(f"the steps of run {line.run!r} were opened again, or forgotten; these are void.")
+                raise Lost(
+                    f"the steps of run {line.run!r} were opened again or deleted; this object is void."
+                )
             self._append(line)
             # Becomes the owner only once its line is on disk: after a failure the previous owner stays.
             if line.type == "steps":

@@ -157,7 +157,7 @@ class AgentRun(AsyncOnly, Generic[T]):
             raise self.error
         if self.finish_reason is None:
             raise InvalidRequest(
-                "the run was left before its end; the content so far is in `message` and `messages()`"
+                "the run was closed before its end; the content so far is in `message` and `messages()`"
             )
         return self.message
 
@@ -242,10 +242,10 @@ class AgentRun(AsyncOnly, Generic[T]):
         """
         if self._over:
             raise InvalidRequest(
-                "the run is over. Start a new run with its messages(), followed by this one."
+                "the run has ended. Start a new run with its messages(), followed by this message."
             )
         if not isinstance(message, str | Message):
-            raise InvalidRequest(f"a run is sent a str or a Message, got {message!r}")
+            raise InvalidRequest(f"send() takes a str or a Message, got {message!r}")
         if self._loop.context.recorder is not None:
             # A message must be recorded before its sender continues, and this method cannot await that.
             raise InvalidRequest(

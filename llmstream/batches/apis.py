@@ -582,8 +582,8 @@ def api_of(provider: Provider) -> BatchApi:
     if api is None:
         names = ", ".join(name for name in _BY_PROVIDER if "-" not in name)
         raise Unsupported(
-            f"no batch API of {provider.name} is known. Batches go to {names}; "
-            "llmstream.map asks any provider, one request a row.",
+            f"no batch API of {provider.name} is known. Batches are supported by {names}; "
+            "llmstream.map works with every provider, with one request per row.",
             provider=provider.name,
         )
     return api

@@ -157,7 +157,5 @@ def _locked(path: str) -> int:
         lock(file)
     except BlockingIOError:
         os.close(file)
-        raise InvalidRequest(
-            f"another process works on {path}. Wait for it, or choose another file."
-        ) from None
+        raise InvalidRequest(f"another process uses {path}. Wait for it, or choose another file.") from None
     return file

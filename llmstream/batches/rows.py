@@ -158,7 +158,7 @@ def own_options(options: Options) -> dict[str, Any]:
     # A background response has an id of its own to be fetched by, which a batch cannot give.
     refused = [name for name in ("background",) if options.get(name)]
     if refused:
-        raise InvalidRequest(f"a batch has no {refused[0]}. Leave it out.")
+        raise InvalidRequest(f"a batch does not support {refused[0]}. Leave it out.")
     return {name: value for name, value in options.items() if name not in about_sending}
 
 

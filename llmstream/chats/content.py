@@ -360,4 +360,4 @@ def read_base64(data: str, where: str) -> bytes:
         # comes with text that is not ASCII.
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidRequest(f"{where} holds no base64") from None
+        raise InvalidRequest(f"{where} is not base64") from None

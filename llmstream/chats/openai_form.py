@@ -69,7 +69,7 @@ def _message(given: Mapping[str, Any], where: str, names: dict[str, str]) -> Mes
     if not isinstance(role, str) or role not in _ROLES:
         raise InvalidRequest(
             f'{where} has the role {role!r}; a dict as a message is {{"role": "user", "content": "..."}}, '
-            f"with a role of {', '.join(_ROLES)}. Other roles go into a Message."
+            f"with a role of {', '.join(_ROLES)}. For other roles, pass a Message."
         )
     # The name in a result is the tool's.
     sender = given.get("name")
@@ -102,11 +102,11 @@ def _reasoning(given: Mapping[str, Any]) -> list[Part]:
 def _calls(given: Mapping[str, Any], where: str) -> list[Any]:
     if given.get("function_call"):
         raise InvalidRequest(
-            f'{where} has a "function_call", which has no id. Give calls as "tool_calls", each with an id.'
+            f'{where} has a "function_call", which has no id. Pass calls as "tool_calls", each with an id.'
         )
     calls = given.get("tool_calls") or []
     if not isinstance(calls, list | tuple):
-        raise InvalidRequest(f'{where}: "tool_calls" is a list')
+        raise InvalidRequest(f'{where}: "tool_calls" must be a list')
     return list(calls)
 
 
@@ -121,7 +121,7 @@ def _call(call: object, where: str, names: dict[str, str]) -> ToolCall:
     if isinstance(arguments, Mapping):
         arguments = msgspec.json.encode(arguments).decode()
     if not (isinstance(call_id, str) and call_id and isinstance(name, str) and isinstance(arguments, str)):
-        raise InvalidRequest(f'{where}: "id", "name" and "arguments" are texts')
+        raise InvalidRequest(f'{where}: "id", "name" and "arguments" must be strings')
     # Results have no name in this form.
     names[call_id] = name
     return ToolCall(call_id, name, arguments)
@@ -146,7 +146,9 @@ def _content(content: object, where: str) -> list[Part]:
     if isinstance(content, str):
         return [Text(content)] if content else []
     if not isinstance(content, list | tuple):
-        raise InvalidRequest(f'{where}: "content" is a text or a list of parts, not {type(content).__name__}')
+        raise InvalidRequest(
+            f'{where}: "content" must be a text or a list of parts, not {type(content).__name__}'
+        )
     return [_part(part, f"{where}, part {i}") for i, part in enumerate(content)]
 
 
@@ -175,7 +177,7 @@ def _part(part: object, where: str) -> Part:
             return _file(inner if isinstance(inner, Mapping) else part, where)
     raise InvalidRequest(
         f"{where} of type {kind!r} cannot be read. Parts are text, image_url, input_audio and file; "
-        "what else there is goes into a Message, made of parts such as Text, Image and Document."
+        "for other content, pass a Message with parts such as Text, Image and Document."
     )
 
 
@@ -278,7 +280,7 @@ def _written_part(part: Part) -> dict[str, Any]:
             return {"type": "input_audio", "input_audio": {"data": data, "format": name}}
         case Document():
             return {"type": "file", "file": _written_file(part)}
-    raise InvalidRequest(f"OpenAI's form has no place for a part {type(part).__name__} here")
+    raise InvalidRequest(f"OpenAI's form cannot express a part {type(part).__name__} here")
 
 
 def _written_file(part: Document) -> dict[str, Any]:

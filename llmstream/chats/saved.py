@@ -86,7 +86,7 @@ def load_messages(data: bytes | str) -> list[Message]:
         return reader(raw)
     except _UNREADABLE as error:
         raise DecodeError(
-            f"not a saved chat: {error}. The file is damaged or was made by something else; "
+            f"not a saved chat: {error}. The file is damaged or was written by another program; "
             "a copy made with Chat.save or to_json can be read."
         ) from None
 
@@ -143,7 +143,7 @@ def _version(raw: bytes) -> int:
     if envelope.format != FORMAT:
         raise DecodeError(f'not a saved chat: its format is "{envelope.format}", not "{FORMAT}"')
     if envelope.version < 1:
-        raise DecodeError(f"not a saved chat: there is no version {envelope.version}")
+        raise DecodeError(f"not a saved chat: its version {envelope.version} is unknown")
     return envelope.version
 
 

@@ -152,7 +152,7 @@ def _call(part: Mapping[str, Any], where: str) -> tuple[ToolCall | None, ToolRes
     name = part.get("toolName") if dynamic else part["type"][len(_TOOL) :]
     call_id, state = part.get("toolCallId"), str(part.get("state"))
     if not (isinstance(name, str) and name and isinstance(call_id, str) and call_id):
-        raise InvalidRequest(f'{where}: a call has a name and a "toolCallId"')
+        raise InvalidRequest(f'{where}: a call must have a name and a "toolCallId"')
     # Its input is not complete, so it cannot be sent to a vendor.
     if state == "input-streaming":
         return None, None
@@ -325,7 +325,7 @@ def _written(part: Part) -> Any:
             return {**written, "title": part.title, **_with("filename", part.filename), **extra}
         case ToolCall():
             return _written_call(part)
-    raise InvalidRequest(f"a UI message has no form for a part of type {type(part).__name__}")
+    raise InvalidRequest(f"a UI message cannot express a part of type {type(part).__name__}")
 
 
 def _written_call(part: ToolCall) -> dict[str, Any]:

@@ -154,9 +154,9 @@ def run(arguments: argparse.Namespace) -> int:
     prompt = _prompt(arguments.prompt, has_parts=bool(parts))
     asker = _asker(arguments, setup)
     if prompt is None and arguments.json:
-        raise InvalidRequest("--json needs a prompt: a conversation is for people")
+        raise InvalidRequest("--json needs a prompt: an interactive conversation has no JSON output")
     if prompt is None:
-        from llmstream.cli.conversation import Conversation, Talk
+        from llmstream.cli.conversation import Conversation, ConversationState
         from llmstream.cli.line_editor import line_editor
 
         # A missing key is reported now, not after the first prompt.
@@ -164,7 +164,7 @@ def run(arguments: argparse.Namespace) -> int:
         setup.agent()
         editor = line_editor(PromptHistory(state_file("history.jsonl")))
         chat = _chat(arguments, name, messages)
-        return Conversation(Talk(setup, chat, saving, parts), asker, editor).run()
+        return Conversation(ConversationState(setup, chat, saving, parts), asker, editor).run()
     conversation = [*messages, Message.user(*parts, *([prompt] if prompt else []))]
     setup.agent(asker)  # invalid options are reported before anything is stored
     chat = _chat(arguments, name, conversation)

@@ -28,14 +28,14 @@ from llmstream.providers.registry import provider_names
 if TYPE_CHECKING:
     from llmstream.cli.asking import Setup, Spent
 
-__all__ = ["QUIT", "Ask", "Conversation", "SlashCommands", "Talk"]
+__all__ = ["QUIT", "Ask", "Conversation", "ConversationState", "SlashCommands"]
 
 # The state of an interactive conversation, and its commands: `/model`, `/undo` and the others.
 
 
 @dataclass
-class Talk:
-    """One conversation.
+class ConversationState:
+    """One conversation: its model, messages and file.
 
     waiting:       parts to send with the next prompt
     draft:         text of the last prompt that was undone or not answered; `/edit` begins with it
@@ -177,8 +177,10 @@ class SlashCommands:
     keys:    the text of `/help` about the keys of the line editor
     """
 
-    def __init__(self, talk: Talk, spent: Spent, changed: Callable[[], None], keys: str = "") -> None:
-        self._talk = talk
+    def __init__(
+        self, state: ConversationState, spent: Spent, changed: Callable[[], None], keys: str = ""
+    ) -> None:
+        self._state = state
         self._spent = spent
         self._changed = changed
         self._keys = f"{keys} {_KEYS}".lstrip()
@@ -228,24 +230,24 @@ class SlashCommands:
 
     def _model(self, spec: str) -> None:
         if spec:
-            self._talk.change_model(spec)
-        print(f"The model is {one_line(self._talk.setup.model)}.")
+            self._state.change_model(spec)
+        print(f"The model is {one_line(self._state.setup.model)}.")
 
     def _system(self, text: str) -> None:
         if text:
-            self._talk.change_system("" if text == "off" else text)
+            self._state.change_system("" if text == "off" else text)
             self._changed()
-        system = self._talk.system
+        system = self._state.system
         print(f"System prompt: {safe(system)}" if system else "There is no system prompt.")
 
     def _attach(self, file: str) -> None:
         if not file:
             raise InvalidRequest("/attach needs a file name or a URL")
-        self._talk.waiting.append(attached(os.path.expanduser(file)))
+        self._state.waiting.append(attached(os.path.expanduser(file)))
         print(wrapped(f"{one_line(file)} will be sent with the next prompt."))
 
     def _tools(self, name: str) -> None:
-        sources = self._talk.setup.tools
+        sources = self._state.setup.tools
         if name:
             sources.use([] if name == "off" else [name])
         tools = sources.tools
@@ -256,28 +258,28 @@ class SlashCommands:
             print(wrapped(f"{one_line(tool.name)}: {one_line(summary)}"))
 
     def _edit(self, text: str) -> Ask | None:
-        written = edited(text or self._talk.draft).strip()
+        written = edited(text or self._state.draft).strip()
         if not written:
             print("Nothing was written, so nothing is sent.")
             return None
-        self._talk.draft = ""
+        self._state.draft = ""
         print(f"> {safe(written)}")
-        return Ask(self._talk.chat.messages(), self._talk.prompt(written))
+        return Ask(self._state.chat.messages(), self._state.prompt(written))
 
     def _retry(self, _: str) -> Ask:
-        if self._talk.is_unanswered:
-            before, prompt = self._talk.chat.messages(), self._talk.unanswered_prompt()
+        if self._state.is_unanswered:
+            before, prompt = self._state.chat.messages(), self._state.unanswered_prompt()
         # The earlier answer stays until there is another.
         else:
-            before, prompt = self._talk.last_prompt()
+            before, prompt = self._state.last_prompt()
         print(f"> {_preview(prompt)}")
         return Ask(before, prompt)
 
     def _undo(self, _: str) -> None:
-        before, prompt = self._talk.last_prompt()
-        self._talk.become(before)
-        self._talk.draft = prompt.text
-        self._talk.is_unanswered = False
+        before, prompt = self._state.last_prompt()
+        self._state.become(before)
+        self._state.draft = prompt.text
+        self._state.is_unanswered = False
         self._changed()
         print(f"Removed: {_preview(prompt)}")
 
@@ -293,7 +295,7 @@ class SlashCommands:
             print(f"Together: {cost_text(sum(spent.usd.values()))}")
 
     def _new(self, _: str) -> None:
-        again = self._talk.start_over()
+        again = self._state.start_over()
         if again:
             print(wrapped(f"To continue the previous conversation: llmstream chat {one_line(again)}"))
         print("Started a new conversation.")
@@ -302,13 +304,13 @@ class SlashCommands:
         path = os.path.expanduser(rest.removeprefix("--force ").strip())
         if not path:
             raise InvalidRequest("/save needs a file name")
-        saving = self._talk.saving
+        saving = self._state.saving
         if path != saving.path:
             force = rest.startswith("--force ")
             check_free(path, force=force, remedy=f"To overwrite it: /save --force {path}")
         before, saving.path = saving.path, path
         try:
-            saving.save(self._talk.chat)
+            saving.save(self._state.chat)
         except InvalidRequest:
             saving.path = before
             raise
@@ -350,11 +352,11 @@ def _files(begun: str) -> list[str]:
 class Conversation:
     """Runs the turns of one chat in one event loop, so that connections are reused."""
 
-    def __init__(self, talk: Talk, asker: Asker, editor: LineEditor) -> None:
-        self._talk = talk
+    def __init__(self, state: ConversationState, asker: Asker, editor: LineEditor) -> None:
+        self._state = state
         self._asker = asker
         self._editor = editor
-        self._commands = SlashCommands(talk, asker.spent, self._save, editor.keys)
+        self._commands = SlashCommands(state, asker.spent, self._save, editor.keys)
         self._answered = False
         self._warned = False
         editor.complete_with(self._commands.complete)
@@ -362,12 +364,12 @@ class Conversation:
     def run(self) -> int:
         """Reads prompts until the user quits; returns the exit status."""
         with asyncio.Runner() as runner:
-            tools = self._talk.setup.tools
+            tools = self._state.setup.tools
             try:
                 runner.run(tools.connect())
                 print(
                     wrapped(
-                        f"{one_line(self._talk.setup.model)}. Type /help for help, /quit or Ctrl-D to quit."
+                        f"{one_line(self._state.setup.model)}. Type /help for help, /quit or Ctrl-D to quit."
                     )
                 )
                 return self._read(runner)
@@ -401,7 +403,7 @@ class Conversation:
             return False
         ask: Ask | None
         if not text.startswith("/") or "\n" in line:
-            ask = Ask(self._talk.chat.messages(), self._talk.prompt(line))
+            ask = Ask(self._state.chat.messages(), self._state.prompt(line))
         elif line in QUIT:
             return True
         else:
@@ -417,7 +419,7 @@ class Conversation:
 
     def _unstored(self) -> str:
         """How to save a conversation that is not stored; "" if nothing would be lost."""
-        if not self._answered or self._talk.is_stored:
+        if not self._answered or self._state.is_stored:
             return ""
         return "This conversation is not stored; /save FILE stores it. "
 
@@ -434,13 +436,13 @@ class Conversation:
         return False
 
     def _quit(self, status: int) -> int:
-        if self._answered and name_of(self._talk.chat) is not None:
+        if self._answered and name_of(self._state.chat) is not None:
             print(wrapped("To continue this conversation: llmstream chat -c"))
         return status
 
     def _turn(self, runner: asyncio.Runner, ask: Ask) -> None:
         before, prompt = ask
-        earlier = self._talk.chat.messages()
+        earlier = self._state.chat.messages()
         # Else the prompt of /retry, whose earlier answer stays until there is another.
         is_new = len(before) == len(earlier)
         outcome = self._outcome(runner, [*before, prompt])
@@ -448,23 +450,23 @@ class Conversation:
         if outcome.error is not None:
             print_message(error_message(outcome.error))
         end = "stopped" if outcome.stopped else "no answer"
-        self._talk.become(outcome.messages if answered else earlier)
+        self._state.become(outcome.messages if answered else earlier)
         if answered:
             self._answered = True
             if outcome.stopped:
                 print_message("stopped; the partial answer is stored")
             self._save()
         elif is_new:
-            self._talk.keep(prompt)
+            self._state.keep(prompt)
             print_message(f"{end}; /retry sends the prompt again, /edit opens it in the editor")
         else:
             print_message(f"{end}; the earlier answer stays")
 
     def _outcome(self, runner: asyncio.Runner, messages: list[Message]) -> Outcome:
         try:
-            agent = self._talk.setup.agent(self._asker)
+            agent = self._state.setup.agent(self._asker)
             with echo(False):
-                return runner.run(self._asker.ask(agent, messages, self._talk.begin(messages)))
+                return runner.run(self._asker.ask(agent, messages, self._state.begin(messages)))
         except KeyboardInterrupt:
             return self._asker.interrupted()
         # Invalid options are detected before anything is sent.
@@ -473,6 +475,6 @@ class Conversation:
 
     def _save(self) -> None:
         try:
-            self._talk.save()
+            self._state.save()
         except LLMStreamError as error:
             print_message(error_message(error))

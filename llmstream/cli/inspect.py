@@ -122,7 +122,7 @@ def _export(arguments: argparse.Namespace, calls: Calls) -> int:
     made = getattr(exporting, _EXPORTS[arguments.export])
     found = calls.list()
     if arguments.call > len(found):
-        raise InvalidRequest(f"there is no call {arguments.call}; `--list` counts {len(found)}")
+        raise InvalidRequest(f"there is no call {arguments.call}; `--list` shows {len(found)}")
     data: bytes = made(found[arguments.call - 1])
     if arguments.output is None:
         if arguments.export == "recording":

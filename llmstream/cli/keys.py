@@ -133,7 +133,7 @@ def _read_key(provider: Provider) -> str:
     # Otherwise each request would fail later with an unrelated error.
     if len(key) > _MAX_KEY_CHARS or not (key.isascii() and key.isprintable()) or " " in key:
         raise InvalidRequest(
-            "this is not a key: a key is one line of ASCII without blanks. Nothing was stored."
+            "this is not a key: a key is one line of ASCII without spaces. Nothing was stored."
         )
     return key
 

@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         _default(arguments.text, remove=arguments.remove)
         return SUCCESS
     if arguments.remove:
-        raise InvalidRequest("--remove belongs to `llmstream models default --remove`")
+        raise InvalidRequest("--remove is an option of `llmstream models default`")
     if arguments.provider:
         results = [asyncio.run(_ask_one(_provider(arguments.provider), arguments.base_url))]
     elif arguments.base_url:

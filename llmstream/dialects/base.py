@@ -17,7 +17,7 @@ from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.errors import LLMStreamError, Unsupported
 from llmstream.events import Event, Finish, Metadata, Usage, Warning
-from llmstream.exchange import HttpRequest, Talk
+from llmstream.exchange import HttpRequest, SocketProtocol
 
 if TYPE_CHECKING:
     from llmstream.request import Request
@@ -369,12 +369,12 @@ def can_continue(decoder: Decoder) -> TypeGuard[ContinuingDecoder]:
 class Sockets(Protocol):
     """Responses over WebSockets, at the same URL as over HTTP."""
 
-    def talk(self, *, provider: str) -> Talk:
+    def protocol(self, *, provider: str) -> SocketProtocol:
         """Creates the protocol of one socket."""
         ...
 
     def socket_request(self, body: bytes) -> Any:
-        """Converts the body of an HTTP request to the message that `talk` sends."""
+        """Converts the body of an HTTP request to the request that the protocol sends."""
         ...
 
     def socket_decoder(

@@ -215,7 +215,7 @@ def engine(where: str, *, synchronous: Literal["normal", "full"] = "full") -> En
     """
     if not (path := sqlite_path(where)):
         raise InvalidRequest(
-            "the engine of DBOS is of an SQLite file: 'sqlite:dbos.db', no slashes before it"
+            "engine() takes an SQLite file: 'sqlite:dbos.db', without slashes before the path"
         )
     if synchronous not in _SYNCHRONOUS:
         raise InvalidRequest(f'synchronous is "normal" or "full", got {synchronous!r}')

@@ -178,7 +178,7 @@ class Runs:
         await self._open()
         record = await self._store.create(run, name, request)
         if record.agent != name:
-            raise InvalidRequest(f"run {run!r} is one of agent {record.agent!r}, not of {name!r}")
+            raise InvalidRequest(f"run {run!r} belongs to agent {record.agent!r}, not to {name!r}")
 
     async def _begin(
         self, agent: Agent[Any, Any], run: str, request: str | None, deps: Any
@@ -189,7 +189,7 @@ class Runs:
                 raise RunNotFound(f"there is no durable run {run!r}. Pass a prompt to start it.")
             record = await self._store.create(run, agent.name, request)
         if record.agent != agent.name:
-            raise InvalidRequest(f"run {run!r} is one of agent {record.agent!r}, not of {agent.name!r}")
+            raise InvalidRequest(f"run {run!r} belongs to agent {record.agent!r}, not to {agent.name!r}")
         if record.is_over:
             await self._settle(record)
             return None
@@ -283,7 +283,7 @@ class Runs:
             raise InvalidRequest(f"run {run!r} does not wait for {unknown[0]!r}; it waits for {waiting}")
         for key, value in given.items():
             if not await self._store.give(run, f"{steps[key]}/{key}", msgspec.json.encode(value)):
-                raise InvalidRequest(f"run {run!r} is over, or {key!r} was given before")
+                raise InvalidRequest(f"run {run!r} has ended, or {key!r} was answered before")
 
     async def send(self, run: str, message: str | Message) -> None:
         """Sends a user message to a run, before its next step; from any process.
@@ -294,14 +294,14 @@ class Runs:
         raises: InvalidRequest if it has ended, or no longer accepts messages; RunNotFound
         """
         if not isinstance(message, str | Message):
-            raise InvalidRequest(f"a run is sent a str or a Message, got {message!r}")
+            raise InvalidRequest(f"send() takes a str or a Message, got {message!r}")
         await self._open()
         await self._known(run)
         sent = Message.user(message) if isinstance(message, str) else message
         if not await self._store.send(run, dump_messages([sent])):
             raise InvalidRequest(
-                f"run {run!r} is over, or is ending. Start another run with its messages(), followed by "
-                "this one."
+                f"run {run!r} has ended or is ending. Start a new run with its messages(), followed by "
+                "this message."
             )
 
     async def stop(self, run: str) -> bool:
@@ -391,8 +391,8 @@ class Runs:
         opening = self._opening
         if opening.get_loop() is not asyncio.get_running_loop():
             raise InvalidRequest(
-                "these durable runs were opened in another event loop. Make Runs() in each, such as in each "
-                "asyncio.run()."
+                "these durable runs were opened in another event loop. Create Runs() in each, such as in "
+                "each asyncio.run()."
             )
         try:
             # Several callers may wait for one opening; cancelling the first must not cancel it for the
@@ -408,7 +408,7 @@ def _check_id(run: str) -> None:
     check_id(run)
     # PostgreSQL has no text with it.
     if "\0" in run:
-        raise InvalidRequest(f"the id of a durable run has no NUL, got {run!r:.80}")
+        raise InvalidRequest(f"the id of a durable run must not contain NUL, got {run!r:.80}")
 
 
 def _request(prompt: Prompt, options: Mapping[str, Any]) -> str:

@@ -102,9 +102,9 @@ class StoreSteps:
         if self.broken is not None:
             raise self.broken
         if key in self._begun and not again:
-            raise Interrupted(f"{key} had begun in a process that died; it is not done again.", reason=key)
+            raise Interrupted(f"{key} was started by a process that died; it is not repeated.", reason=key)
         if self.sealed:
-            raise Lost(f"run {self.run!r} has ended, so {key} is not done any more.")
+            raise Lost(f"run {self.run!r} has ended, so {key} is no longer run.")
         # The beginning is recorded before the work: otherwise a crash would leave no sign that a payment may
         # have been made. A repeatable step needs no such record, which saves the write.
         self._follows.set()

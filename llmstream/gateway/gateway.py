@@ -138,7 +138,7 @@ class Gateway:
         self.fallbacks = Fallbacks()
         self.recordings = Recordings(recordings) if isinstance(recordings, str | Path) else recordings
         if self.recordings is None and any(route.record for route in self.routes.all):
-            raise InvalidRequest("a route has `record`, and there is no folder. Pass recordings=FOLDER.")
+            raise InvalidRequest("a route has `record`, but there is no folder. Pass recordings=FOLDER.")
         self._metrics = Metrics() if metrics else None
         self.telemetry = telemetry
         self.max_body_bytes = max_body_bytes

@@ -131,7 +131,7 @@ class Ledger(ABC):
         """
         secret = _PREFIX + secrets.token_urlsafe(32)
         if not self._put_key(key, digest(secret)):
-            raise InvalidRequest(f"there is a key of the name {key.name!r}. Use another name.")
+            raise InvalidRequest(f"there is already a key named {key.name!r}. Use another name.")
         return secret
 
     @abstractmethod
@@ -229,7 +229,7 @@ def open_ledger(
         return RedisLedger(place, **given)
     if "://" in place:
         raise InvalidRequest(
-            f"a gateway has no store at {addresses.shown(place)!r}. Use a path or redis://HOST:PORT/0."
+            f"the gateway cannot use a store at {addresses.shown(place)!r}. Use a path or redis://HOST:PORT/0."
         )
     from llmstream.gateway.sqlite_ledger import SQLiteLedger
 
@@ -263,7 +263,7 @@ def budgets_of(key: Key, tag_budget: Budget | None, row: Row, cost_usd: float | 
     found = [one for one in (own, tag_budget) if one is not None]
     if found and cost_usd is None:
         raise PermissionDenied(
-            f"The {found[0].of} {found[0].name} has a budget, and no price of {row.model} is known. The "
+            f"The {found[0].of} {found[0].name} has a budget, but no price of {row.model} is known. The "
             f"operator can set `price` in the route {row.route!r}.",
             status=403,
             reason="unknown_price",

@@ -244,7 +244,7 @@ class RedisLedger(Ledger):
         with self._reached() as client:
             found_by = client.hget(self._key("names"), name)
             if found_by is None:
-                raise InvalidRequest(f"there is no key of the name {name!r}. `gateway keys list` shows all.")
+                raise InvalidRequest(f"there is no key named {name!r}. `gateway keys list` shows all.")
             # No other operation changes a key, so nothing can be overwritten.
             key = _keys.decode(client.hget(self._key("keys"), found_by))
             revoked = msgspec.structs.replace(key, revoked=self._now())

@@ -162,7 +162,7 @@ def routes_of(given: Mapping[str, RouteLike] | Routes) -> Routes:
     for pattern, use in given.items():
         uses = [use] if isinstance(use, str | Model) else list(use)
         if not uses:
-            raise InvalidRequest(f"the route {pattern!r} names no model")
+            raise InvalidRequest(f"the route {pattern!r} has no model")
         if all(isinstance(one, str) for one in uses):
             routes.append(Route(pattern, tuple(Target(one) for one in uses if isinstance(one, str))))
         else:
@@ -371,7 +371,7 @@ def _check(where: Path, settings: Settings) -> None:
         raise InvalidRequest(f"{where}: [models] has no route")
     for route in settings.routes.all:
         if not route.targets:
-            raise InvalidRequest(f"{where}: models.{route.pattern!r}: `use` names no model")
+            raise InvalidRequest(f"{where}: models.{route.pattern!r}: `use` has no model")
         for target in route.targets:
             try:
                 provider, colon, model = target.model.partition(":")

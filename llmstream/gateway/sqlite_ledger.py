@@ -169,7 +169,7 @@ class SQLiteLedger(Ledger):
         with self._changing() as db:
             found = db.execute("select data from keys where name = ?", (name,)).fetchone()
             if found is None:
-                raise InvalidRequest(f"there is no key of the name {name!r}. `gateway keys list` shows all.")
+                raise InvalidRequest(f"there is no key named {name!r}. `gateway keys list` shows all.")
             key = msgspec.structs.replace(
                 msgspec.json.decode(found[0], type=prepared(Key)), revoked=self._clock()
             )

@@ -240,7 +240,7 @@ def _check_made_of(recording: Recording, call: CallTrace, events: list[dict[str,
     began, error = call.began, call.ended.error if call.ended is not None else None
     assert began is not None  # by the caller
     if call.state in ("open", "left") or recording.status != _OK or began.dialect not in DIALECTS:
-        raise InvalidRequest("only an answer that was read to its end makes a test; export a recording")
+        raise InvalidRequest("a test needs a response that was read to its end; export a recording instead")
     dialect = dialect_class(began.dialect)()
     # A provider that is not known here has its dialect without quirks.
     with suppress(InvalidRequest):
@@ -251,8 +251,8 @@ def _check_made_of(recording: Recording, call: CallTrace, events: list[dict[str,
         again = [{**one, "code": _RESET} if one["type"] == "error" else one for one in again]
     if again != events:
         raise InvalidRequest(
-            "the bytes of this call alone do not make its events: it had several responses, a deadline, or "
-            "an output that is read in another way. Export a recording instead."
+            "the events of this call cannot be decoded from its bytes alone: it had several responses, a "
+            "deadline, or an output that is read in another way. Export a recording instead."
         )
 
 

@@ -384,29 +384,29 @@ async def changes_are_heard_elsewhere(make: MakeStore) -> None:
         # A store of one process has no other process to notify.
         if one is other:
             return
-        heard: asyncio.Queue[str | None] = asyncio.Queue()
-        listener = asyncio.ensure_future(other.listen(heard.put_nowait))
+        changed: asyncio.Queue[str | None] = asyncio.Queue()
+        listener = asyncio.ensure_future(other.listen(changed.put_nowait))
         try:
             async with asyncio.timeout(10):
-                assert await heard.get() is None
+                assert await changed.get() is None
                 status = await _begun(one, "a run")
-                await _expect("a run", heard)
+                await _expect("a run", changed)
                 status = await _written(one, _append(status, b"0"))
-                await _expect("a run", heard)
+                await _expect("a run", changed)
                 await one.request_stop("a run")
-                await _expect("a run", heard)
+                await _expect("a run", changed)
                 await one.append([_append(status, b"end", state="stopped")])
-                await _expect("a run", heard)
+                await _expect("a run", changed)
         finally:
             listener.cancel()
             await asyncio.wait({listener})
 
 
-async def _expect(run: str, heard: asyncio.Queue[str | None]) -> None:
-    while await heard.get() not in (run, None):
+async def _expect(run: str, changed: asyncio.Queue[str | None]) -> None:
+    while await changed.get() not in (run, None):
         pass
-    while not heard.empty():
-        heard.get_nowait()
+    while not changed.empty():
+        changed.get_nowait()
 
 
 STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (

@@ -178,7 +178,7 @@ class Logs:
             fold, _ = await fold_run(self._store, run, progress.see)
             source = taken_over(source, progress, take_over, status.epoch)
         if self._closed:
-            raise LogUnavailable("the event log was closed while the run was started", retryable=False)
+            raise LogUnavailable("the event log was closed while the run was starting", retryable=False)
         now = asyncio.get_running_loop().time()
         box = Outbox(status, lease_s=self._lease_s, keep_s=self._store.may_lose_s, now=now)
         live = Live(
@@ -405,7 +405,7 @@ class _Opened:
         await self.committer.aclose()
         await self.readers.aclose()
 
-    def _heard(self, run: str | None) -> None:
+    def _on_change(self, run: str | None) -> None:
         self.readers.wake(None if run is None else [run])
         self.committer.look(run)
 
@@ -416,7 +416,7 @@ class _Opened:
     async def _listen(self) -> None:
         while True:
             try:
-                await self._store.listen(self._heard)
+                await self._store.listen(self._on_change)
             except LogUnavailable as error:
                 _log.warning("event log: cannot listen for changes, readers look once a second: %s", error)
             except Exception:

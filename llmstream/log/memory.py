@@ -115,9 +115,9 @@ class MemoryStore(Store):
                 lost.append(run)
         return Swept(lost)
 
-    async def listen(self, heard: Callable[[str | None], None]) -> None:
+    async def listen(self, on_change: Callable[[str | None], None]) -> None:
         """There is no other process."""
-        heard(None)
+        on_change(None)
         await asyncio.Event().wait()
 
     def _status(self, run: str) -> RunStatus | None:

@@ -187,12 +187,12 @@ class PostgresStore(Store):
         )
         return Swept([name for (name,) in lost])
 
-    async def listen(self, heard: Callable[[str | None], None]) -> None:
+    async def listen(self, on_change: Callable[[str | None], None]) -> None:
         """As in `Store`: by `LISTEN`, on one channel."""
         async with aclosing(self._listening.notices(_CHANNEL)) as notices:
             async for payload in notices:
                 for name in _names(payload):
-                    heard(name)
+                    on_change(name)
         raise LogUnavailable("PostgreSQL has closed the connection that listens")
 
 

@@ -279,7 +279,7 @@ class RedisStore(Store):
                 await client.srem(f"{self._prefix}:open", *over)
         return Swept([status.run for status in statuses if status is not None and status.is_lost])
 
-    async def listen(self, heard: Callable[[str | None], None]) -> None:
+    async def listen(self, on_change: Callable[[str | None], None]) -> None:
         """As in `Store`. One channel for all runs; a message has the names of those in one commit."""
         while True:
             with contextlib.suppress(LogUnavailable):
@@ -288,27 +288,27 @@ class RedisStore(Store):
                     client.pubsub(ignore_subscribe_messages=True) as channel,
                 ):
                     await channel.subscribe(f"{self._prefix}:changed")
-                    heard(None)
+                    on_change(None)
                     while True:
                         message = await channel.get_message(timeout=self._timeout_s)
                         if message is None:
                             await channel.ping()  # fails if the connection is lost
                         elif message["type"] == "message":
-                            self._on_message(message["data"], heard)
+                            self._on_message(message["data"], on_change)
             await asyncio.sleep(0.5)  # readers poll meanwhile
 
-    def _on_message(self, message: bytes, heard: Callable[[str | None], None]) -> None:
+    def _on_message(self, message: bytes, on_change: Callable[[str | None], None]) -> None:
         if message[:1] == b"[":
             sender, *runs = _names.decode(message)
             for run in runs if sender != self._sender else ():
-                heard(run)
+                on_change(run)
             return
         by, record, first, count, data = message.split(b"\n", 4)
         if by.decode() == self._sender:
             return
         status = _records.decode(record)
         if self.committed is None:
-            heard(status.run)
+            on_change(status.run)
         else:
             append = Append(status.run, status.epoch, int(first), int(count), data, status.state, 0.0)
             self.committed(append, status)

@@ -262,10 +262,10 @@ class SQLiteStore(Store):
         )
         return Swept([run for (run,) in lost])
 
-    async def listen(self, heard: Callable[[str | None], None]) -> None:
+    async def listen(self, on_change: Callable[[str | None], None]) -> None:
         """As in `Store`. Woken by datagrams, or else by polling the file's version."""
         self._bells.committed = self.committed
-        if await self._bells.listen(heard):
+        if await self._bells.listen(on_change):
             return
         version = None
         while True:
@@ -274,7 +274,7 @@ class SQLiteStore(Store):
             )
             if found != version:
                 version = found
-                heard(None)
+                on_change(None)
             await asyncio.sleep(_POLL_S)
 
     async def _write(self, change: Callable[[sqlite3.Connection], T]) -> T:

@@ -255,7 +255,7 @@ class Store(ABC):
     may_lose_s: for how long after a commit a crash of the store may lose it; producers keep their last frames
     for that time, and write them again
     committed:  set by `Logs`: a store whose `listen` learns of a commit by another process may call this with
-                it in place of `heard`, so that its readers need no request
+                it in place of `on_change`, so that its readers need no request
     is_local:   whether a commit is work for this machine rather than a wait for another; then there are
                 fewer commits when each takes long
     """
@@ -307,12 +307,12 @@ class Store(ABC):
     async def sweep(self) -> Swept:
         """Deletes by the rule `swept`."""
 
-    async def listen(self, heard: Callable[[str | None], None]) -> None:
-        """Calls `heard` with each run that changes in another process, until it is cancelled.
+    async def listen(self, on_change: Callable[[str | None], None]) -> None:
+        """Calls `on_change` with each run that changes in another process, until it is cancelled.
 
-        None means any run. Calls `heard(None)` once it listens, and may miss later changes: readers also poll
-        once a second. This default polls every 20 ms.
+        None means any run. Calls `on_change(None)` once it listens, and may miss later changes: readers also
+        poll once a second. This default polls every 20 ms.
         """
         while True:
-            heard(None)
+            on_change(None)
             await asyncio.sleep(_POLL_S)

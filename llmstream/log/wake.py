@@ -146,8 +146,8 @@ class Bells:
                     missed = missed or set()
                     self._missed[name] = missed if len(missed) > _MAX_NAMES else missed | changed
 
-    async def listen(self, heard: Callable[[str | None], None]) -> bool:
-        """Calls `heard` with each name that another process sends, or None for any, until cancelled.
+    async def listen(self, on_change: Callable[[str | None], None]) -> bool:
+        """Calls `on_change` with each name that another process sends, or None for any, until cancelled.
 
         returns: False at once if this process cannot listen
         """
@@ -156,8 +156,8 @@ class Bells:
             return False
         loop = asyncio.get_running_loop()
         try:
-            loop.add_reader(bell.fileno(), self._drain, bell, heard, _queue_length())
-            heard(None)  # for changes before it listened
+            loop.add_reader(bell.fileno(), self._drain, bell, on_change, _queue_length())
+            on_change(None)  # for changes before it listened
             await asyncio.Event().wait()
         except NotImplementedError:
             return False
@@ -191,7 +191,7 @@ class Bells:
             return f"/proc/self/fd/{self._directory}/{name}"
         return path
 
-    def _drain(self, bell: socket.socket, heard: Callable[[str | None], None], queue_length: int) -> None:
+    def _drain(self, bell: socket.socket, on_change: Callable[[str | None], None], queue_length: int) -> None:
         """Reads all datagrams that have arrived; each name is reported once.
 
         A full queue may have dropped some. The sender repeats them with its next datagram, but there may be
@@ -218,7 +218,7 @@ class Bells:
                 self._looked_s = time.monotonic()
                 found[None] = None
         for name in (None,) if None in found else found:
-            heard(name)
+            on_change(name)
 
 
 def _queue_length() -> int:

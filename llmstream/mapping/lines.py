@@ -199,7 +199,7 @@ class CSVLines:
         twice = sorted({name for name in self._names if self._names.count(name) > 1})
         if twice:
             raise InvalidRequest(
-                f"the input has a column {twice[0]!r}, which the output needs for itself. Rename it, or "
+                f"the input has a column {twice[0]!r}, a name that the output uses itself. Rename it, or "
                 "write JSON Lines: -o FILE.jsonl."
             )
 

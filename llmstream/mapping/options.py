@@ -294,7 +294,7 @@ def _check_cost(max_cost: float | None, price: Price | None, models: Sequence[Mo
     for model in models:
         if price(_name(model), Usage(1000, 1000)) is None:
             raise InvalidRequest(
-                f"no price of {_name(model)} is known, so max_cost cannot be obeyed. Leave it out, or pass "
+                f"no price of {_name(model)} is known, so max_cost cannot be enforced. Leave it out, or pass "
                 "price=, a function of model and usage."
             )
 

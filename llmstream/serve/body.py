@@ -369,7 +369,7 @@ class Body:
         if self._reader is None and not self._left:
             return  # there is no source
         if self._reader is None or not self._reader.done() or self._reader.cancelled():
-            raise IncompleteStream("the response was left before its end")
+            raise IncompleteStream("the response was closed before its end")
         self._reader.result()
 
     async def _read(self, source: Source, encoding: Encoding) -> None:

@@ -136,7 +136,7 @@ class TextWriter:
                 self._sent = False
             case RetryNotice() if self._sent:
                 raise IncompleteStream(
-                    "the step is requested again, but plain text cannot take back what was sent"
+                    "the step is requested again, but text that was sent cannot be withdrawn"
                 )
             case _:
                 pass

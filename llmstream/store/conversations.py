@@ -103,7 +103,7 @@ def make(db: Connection, owner: str, name: str, at: float, *, fork_of: Row | Non
     """
     made = _made(db, owner, name, at, fork_of)
     if made is None:
-        raise StoreError(f"there is a conversation {name!r} already")
+        raise StoreError(f"a conversation {name!r} already exists")
     return made
 
 

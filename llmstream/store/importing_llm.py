@@ -47,7 +47,7 @@ def _conversations(path: Path) -> Iterator[Imported]:
         db.row_factory = sqlite3.Row
         tables = {name for (name,) in db.execute("select name from sqlite_master where type = 'table'")}
         if not tables & {"log", "responses", "threads"}:
-            raise InvalidRequest(f"{path} is a database of another program than simonw/llm")
+            raise InvalidRequest(f"{path} is not a database of simonw/llm")
         if "log" in tables:
             yield from _first(db)
         if {"responses", "conversations"} <= tables:

@@ -129,7 +129,7 @@ class AttemptClock:
             raise
         except TimeoutError:
             if self._left:
-                raise ConnectionLost("the stream was left while it was read", retryable=False) from None
+                raise ConnectionLost("the stream was closed while it was read", retryable=False) from None
             # Two timers may have ended the wait: the one of this stage, or the watchdog of the attempt
             # through `_expire`. Any other TimeoutError was raised by the stage itself, for example by the
             # caller's function.

@@ -352,7 +352,7 @@ def _socket_options(model: PlannedModel) -> SocketOptions | None:
     from llmstream.transport.socket_body import SocketOptions
 
     return SocketOptions(
-        functools.partial(sockets.talk, provider=name),
+        functools.partial(sockets.protocol, provider=name),
         sockets.socket_request,
         model._sockets,
         model.limits.max_event_bytes,

@@ -163,7 +163,7 @@ class EventStream(AsyncOnly, Generic[T]):
         if self.error is not None and not self._conversation.quiet:
             raise self.error
         if self._left:
-            raise InvalidRequest("the stream was left before its end; the content so far is in `message`")
+            raise InvalidRequest("the stream was closed before its end; the content so far is in `message`")
         return self.message
 
     async def display(self) -> Message:
@@ -378,7 +378,8 @@ class EventStream(AsyncOnly, Generic[T]):
         """
         if not self._over or not (self._left or self.error is not None):
             raise InvalidRequest(
-                "this answer was not interrupted: continue_with() continues only one that failed or was left"
+                "this answer was not interrupted: continue_with() continues only one that failed or was "
+                "closed early"
             )
         other, length = self.model.other(model) if isinstance(model, str) else model, len(self.text)
         messages, given = self._conversation.continued(other, options, note=note if length else None)

@@ -231,7 +231,7 @@ class Continuer:
             if error is not None:
                 await self._wait(error)
             if attempts.clock.left:
-                raise ConnectionLost("the stream was left while it was read", retryable=False)
+                raise ConnectionLost("the stream was closed while it was read", retryable=False)
             attempts.count += 1
             self._report.started(attempts.count)
             try:

@@ -154,7 +154,7 @@ class Cassette:
                 yield event
         if found is not None and found.left:
             raise UnrecordedRequest(
-                f"{self.path.name}: the reader of this recorded answer left before its end. "
+                f"{self.path.name}: this recorded answer was not read to its end. "
                 "Record it again with mode='all'."
             )
 

@@ -101,7 +101,7 @@ Emit: TypeAlias = Callable[[CallEvent], Awaitable[None]]
 
 async def _closed(call: ToolCall) -> Verdict:
     raise RuntimeError(
-        f"{call.name}: the calls of this step are over. This is a bug in llmstream; please report it."
+        f"{call.name}: the calls of this step have ended. This is a bug in llmstream; please report it."
     )
 
 

@@ -90,7 +90,9 @@ class Signature:
             self._decoder = decoder(struct)
             self.schema = self._schema(struct, descriptions)
         except (TypeError, ValueError) as error:
-            raise InvalidRequest(f"tool {name}: {error}. Use parameter types that JSON has.") from error
+            raise InvalidRequest(
+                f"tool {name}: {error}. Use parameter types that JSON can express."
+            ) from error
 
     def read(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
         """Positional and keyword arguments from JSON; "" and `null` mean `{}`.
@@ -161,7 +163,9 @@ class Signature:
 
     def _check_fillable(self, key: str, parameter: inspect.Parameter, types: dict[str, Any]) -> None:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise InvalidRequest(f"tool {self._name}: {parameter} has no JSON form. Name the parameters.")
+            raise InvalidRequest(
+                f"tool {self._name}: {parameter} cannot be expressed in JSON. Use named parameters."
+            )
         if key in ("self", "cls") and parameter.annotation is parameter.empty:
             raise InvalidRequest(
                 f"tool {self._name}: it is a method without its object. "

@@ -190,7 +190,7 @@ async def _content(
         raise InvalidRequest(words, status=status)
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ENCODINGS:
-        raise DecodeError(f"{_shown(url)} comes in a content-encoding that is not known: {encoding[:50]!r}")
+        raise DecodeError(f"{_shown(url)} has an unknown content-encoding: {encoding[:50]!r}")
     if (response.content_length or 0) > limits.max_bytes:
         raise _too_large(url, limits)
     pieces: list[bytes] = []
@@ -221,7 +221,7 @@ def _inside(url: str, limits: DownloadLimits) -> Downloaded:
         try:
             data = base64.b64decode(b"".join(data.split()) + b"=" * (-len(data) % 4), validate=True)
         except (binascii.Error, ValueError):
-            raise InvalidRequest(f"{_shown(url)} does not hold the base64 that it announces") from None
+            raise InvalidRequest(f"{_shown(url)} is not the base64 that it announces") from None
     if len(data) > limits.max_bytes:
         raise _too_large(url, limits)
     return Downloaded(data, _media_type(kind or "text/plain", data, ""))

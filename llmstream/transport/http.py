@@ -182,7 +182,7 @@ class Response:
             pieces.append(piece)
             size += len(piece)
             if size > max_bytes:
-                raise LimitExceeded(f"the answer of {self._host} is longer than {max_bytes} bytes")
+                raise LimitExceeded(f"the response of {self._host} is longer than {max_bytes} bytes")
         return b"".join(pieces)
 
     def abort(self, error: LLMStreamError) -> None:
@@ -244,7 +244,7 @@ async def send(
     if encoding not in ENCODINGS and response.status < 400:  # for an error response, the status is enough
         response.close()
         raise DecodeError(
-            f"{host} responds in a content-encoding that was not requested and is not known: {encoding!r}",
+            f"{host} responds with an unknown content-encoding that was not requested: {encoding!r}",
             status=response.status,
         )
     answer = Response(response, host, request.url)
@@ -288,13 +288,13 @@ def check_answer(response: aiohttp.ClientResponse, host: str) -> None:
         response.close()
         target = _target(response.headers.get("location", ""))
         raise RedirectRefused(
-            f"{host} redirects to {target}; redirects are not followed, because keys would go along. "
+            f"{host} redirects to {target}; redirects are not followed, because keys would be sent along. "
             "Set base_url to the final address.",
             status=response.status,
         )
     if strange := _strange_head(response):
         response.close()
-        raise ProtocolError(f"{host} broke the rules of HTTP: {strange}", status=response.status)
+        raise ProtocolError(f"{host} violates HTTP: {strange}", status=response.status)
     if response.status == _STATUS_PROXY:  # for plain http the proxy responds itself; a vendor never sends 407
         response.close()
         raise login_wanted(host)
@@ -486,8 +486,10 @@ def _check_header(name: object, value: object) -> None:
     if not isinstance(value, str):
         raise InvalidRequest(f"the header {name!r} is text, not {type(value).__name__}")
     if not value.isprintable():
-        raise InvalidRequest(f"the header {name!r} holds a control character; headers are one line of text")
+        raise InvalidRequest(
+            f"the header {name!r} contains a control character; headers are one line of text"
+        )
     try:
         value.encode("latin-1")
     except UnicodeEncodeError:
-        raise InvalidRequest(f"the header {name!r} holds characters that HTTP cannot carry") from None
+        raise InvalidRequest(f"the header {name!r} contains characters that HTTP does not allow") from None

@@ -11,9 +11,16 @@ import aiohttp
 import msgspec
 
 from llmstream.errors import ConnectionLost, DeadlineExceeded, InvalidRequest, LLMStreamError
-from llmstream.exchange import HttpRequest, Talk
+from llmstream.exchange import HttpRequest, SocketProtocol
 from llmstream.transport.deadlines import Deadlines
-from llmstream.transport.websocket import Line, Refusal, SocketPool, connect, current_pool, handshake_headers
+from llmstream.transport.websocket import (
+    PooledSocket,
+    Refusal,
+    SocketPool,
+    connect,
+    current_pool,
+    handshake_headers,
+)
 
 __all__ = ["SocketAnswer", "SocketOptions", "ask"]
 
@@ -27,12 +34,12 @@ _FRAMED: Final = {"content-type": "text/event-stream"}
 class SocketOptions(msgspec.Struct, frozen=True):
     """How requests use sockets instead of HTTP.
 
-    talk: creates the protocol of a new socket
-    read: the body of a request, in the form of the protocol
-    pool: of idle sockets; by default that of the running loop
+    protocol: creates the protocol of a new socket
+    read:     converts the body of an HTTP request to the request of the protocol
+    pool:     of idle sockets; by default that of the running loop
     """
 
-    talk: Callable[[], Talk]
+    protocol: Callable[[], SocketProtocol]
     read: Callable[[bytes], Any]
     pool: SocketPool | None
     max_message_bytes: int
@@ -44,16 +51,16 @@ class SocketAnswer:
     headers: of the handshake, if this is the first answer after it
     """
 
-    def __init__(self, line: Line, pool: SocketPool, held: list[bytes], url: str) -> None:
+    def __init__(self, pooled: PooledSocket, pool: SocketPool, buffered: list[bytes], url: str) -> None:
         self.status = 200
         self.url = url
-        self.headers = dict(_FRAMED) if line.served else {**line.socket.headers, **_FRAMED}
-        line.served = True
-        self._line = line
+        self.headers = dict(_FRAMED) if pooled.served else {**pooled.socket.headers, **_FRAMED}
+        pooled.served = True
+        self._pooled = pooled
         self._pool = pool
-        self._held = deque(held)
-        self._turn = asyncio.Lock()  # the reader, and `steer` waiting for the server's acknowledgement
-        self._left = False
+        self._buffered = deque(buffered)
+        self._read_lock = asyncio.Lock()  # the reader, and `steer` waiting for the server's acknowledgement
+        self._closed = False
         self._aborted: LLMStreamError | None = None
 
     async def read(self) -> bytes:
@@ -61,41 +68,41 @@ class SocketAnswer:
 
         raises: TransportError, StreamError
         """
-        if not self._held:
-            async with self._turn:
+        if not self._buffered:
+            async with self._read_lock:
                 # Two may read: the reader of the stream, and `steer`, which waits for the server's
                 # acknowledgement.
-                if not self._held:  # otherwise `steer` has read it
+                if not self._buffered:  # otherwise `steer` has read it
                     await self._receive_all()
-        return self._all_held()
+        return self._take_buffered()
 
     async def _receive_all(self) -> None:
         """Waits for the next message; buffers it and later ones that have already arrived."""
         await self._receive()
-        size = len(self._held[-1])
+        size = len(self._buffered[-1])
         # One batch of all that has arrived, as over HTTP, but bounded: the reader is another task.
-        while self._line.socket.waiting and size < _AT_ONCE_BYTES and not self._line.talk.at_rest:
+        while self._pooled.socket.waiting and size < _AT_ONCE_BYTES and not self._pooled.protocol.is_idle:
             await self._receive()
-            size += len(self._held[-1])
+            size += len(self._buffered[-1])
 
-    def _all_held(self) -> bytes:
+    def _take_buffered(self) -> bytes:
         """The buffered messages, unless the server has closed."""
         pieces: list[bytes] = []
-        while self._held and (self._held[0] or not pieces):
-            pieces.append(_framed(self._held.popleft()))
+        while self._buffered and (self._buffered[0] or not pieces):
+            pieces.append(_framed(self._buffered.popleft()))
         return b"".join(pieces)
 
     async def _receive(self) -> None:
         """Adds the next message to the buffer."""
         if self._aborted is None:
             try:
-                message = await self._line.socket.receive()
+                message = await self._pooled.socket.receive()
             except LLMStreamError as error:
                 self._aborted = self._aborted or error
             else:
                 if message:
-                    self._line.talk.hear(message)
-                self._held.append(message)
+                    self._pooled.protocol.receive(message)
+                self._buffered.append(message)
                 return
         raise self._aborted
 
@@ -114,32 +121,32 @@ class SocketAnswer:
             if limit_s is None or not timer.expired():
                 raise
             raise DeadlineExceeded(
-                f"the server did not confirm within {limit_s:g} s that it takes the steering; "
-                "whether it does is not known",
+                f"the server did not confirm within {limit_s:g} s that it accepts the steering; "
+                "it is unknown whether it does",
                 reason="idle",
             ) from None
 
     async def _steer(self, content: Any) -> None:
-        talk = self._line.talk
+        protocol = self._pooled.protocol
         # Steering names its response, so the id must have arrived.
-        while not talk.named and not talk.at_rest:
-            await self._hold_one(lambda: talk.named)
-        if talk.at_rest or self._left:
+        while not protocol.has_response_id and not protocol.is_idle:
+            await self._buffer_one(lambda: protocol.has_response_id)
+        if protocol.is_idle or self._closed:
             raise InvalidRequest("the answer is complete and cannot be steered")
-        steering = talk.steer(content)
-        self._held.append(steering.message)  # sets the steered message in the decoder
-        await self._line.socket.send(steering.message)
+        steering = protocol.steer(content)
+        self._buffered.append(steering.message)  # sets the steered message in the decoder
+        await self._pooled.socket.send(steering.message)
         while not steering.settled:
-            await self._hold_one(lambda: steering.settled)
+            await self._buffer_one(lambda: steering.settled)
         if steering.error is not None:
             raise steering.error
 
-    async def _hold_one(self, enough: Callable[[], bool]) -> None:
-        async with self._turn:
+    async def _buffer_one(self, enough: Callable[[], bool]) -> None:
+        async with self._read_lock:
             if not enough():
                 await self._receive()
-                if not self._held[-1]:
-                    raise ConnectionLost("the server closed the WebSocket before it took the steering")
+                if not self._buffered[-1]:
+                    raise ConnectionLost("the server closed the WebSocket before it accepted the steering")
 
     async def read_error(self) -> bytes:
         """Nothing: an open socket is not an error."""
@@ -152,26 +159,26 @@ class SocketAnswer:
     def abort(self, error: LLMStreamError) -> None:
         """Closes the socket at once; a waiting read and every later one raise `error`."""
         self._aborted = error
-        self._leave(keep=False)
+        self._close(keep=False)
 
     def close(self) -> None:
         """Closes the socket at once, unless the answer is complete and the socket can be reused."""
-        self._leave(keep=self._aborted is None)
+        self._close(keep=self._aborted is None)
 
     async def finish(self) -> None:
         """Returns the socket to the pool, if the answer is complete."""
         self.close()
 
-    def _leave(self, *, keep: bool) -> None:
-        if self._left:
+    def _close(self, *, keep: bool) -> None:
+        if self._closed:
             return
-        self._left = True
+        self._closed = True
         if keep:
-            self._pool.put(self._line)  # the pool closes one whose answer is incomplete
+            self._pool.put(self._pooled)  # the pool closes one whose answer is incomplete
         else:
-            self._line.drop()
+            self._pooled.drop()
         self._aborted = self._aborted or ConnectionLost(
-            "the stream was left while it was read", retryable=False
+            "the stream was closed while it was read", retryable=False
         )
 
 
@@ -201,45 +208,45 @@ async def ask(
     pool = options.pool or await current_pool()
     key = (request.url, session, tuple(sorted(handshake_headers(request.headers).items())))
     asked = options.read(request.body)
-    line = pool.take(key, asked)
-    if line is not None:
-        found = await _asked(line, asked)
+    pooled = pool.take(key, asked)
+    if pooled is not None:
+        found = await _asked(pooled, asked)
         if found is not None:
-            return SocketAnswer(line, pool, found, request.url)
+            return SocketAnswer(pooled, pool, found, request.url)
     socket = await connect(
         request, deadlines, session, max_message_bytes=options.max_message_bytes, refusal=refusal
     )
-    line = Line(socket, options.talk(), key)
-    found = await _asked(line, asked, last=True)
+    pooled = PooledSocket(socket, options.protocol(), key)
+    found = await _asked(pooled, asked, last=True)
     assert found is not None  # the last attempt raises
-    return SocketAnswer(line, pool, found, request.url)
+    return SocketAnswer(pooled, pool, found, request.url)
 
 
-async def _asked(line: Line, request: Any, *, last: bool = False) -> list[bytes] | None:
+async def _asked(pooled: PooledSocket, request: Any, *, last: bool = False) -> list[bytes] | None:
     """The messages up to the first of the answer; None if the request must go over another socket.
 
     last: no other socket may be tried
     """
-    held: list[bytes] = []
+    buffered: list[bytes] = []
     try:
-        await line.wake()
-        await line.socket.send(line.talk.ask(request))
-        while message := await line.socket.receive():
-            held.append(message)
-            heard = line.talk.hear(message)
-            if heard == "answer" or (heard == "moved" and last):
-                return held
-            if heard == "moved":
+        await pooled.end_idle()
+        await pooled.socket.send(pooled.protocol.send(request))
+        while message := await pooled.socket.receive():
+            buffered.append(message)
+            kind = pooled.protocol.receive(message)
+            if kind == "response" or (kind == "reconnect" and last):
+                return buffered
+            if kind == "reconnect":
                 break
         else:
             raise ConnectionLost("the server closed the WebSocket before it answered")
     except ConnectionLost:
-        line.drop()
+        pooled.drop()
         # A buffered message of the answer means that the request was accepted: sent again it would run twice.
-        if last or held:
+        if last or buffered:
             raise
     except BaseException:
-        line.drop()
+        pooled.drop()
         raise
-    line.drop()
+    pooled.drop()
     return None

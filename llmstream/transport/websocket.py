@@ -11,14 +11,14 @@ import aiohttp
 from aiohttp.http import WS_CLOSING_MESSAGE
 
 from llmstream.errors import ConnectionLost, LimitExceeded, LLMStreamError, ProtocolError, TransportError
-from llmstream.exchange import HttpRequest, Talk
+from llmstream.exchange import HttpRequest, SocketProtocol
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.egress import check_may_leave, proxy_for
 from llmstream.transport.failures import typed_failure
 from llmstream.transport.http import Response, check_answer, check_headers, parsed_url
 from llmstream.transport.sessions import LoopBound, current_session
 
-__all__ = ["Line", "Refusal", "SocketPool", "connect", "current_pool", "handshake_headers"]
+__all__ = ["PooledSocket", "Refusal", "SocketPool", "connect", "current_pool", "handshake_headers"]
 
 
 Refusal: TypeAlias = Callable[[int, dict[str, str], bytes], LLMStreamError]
@@ -222,16 +222,16 @@ _IDLE_S: Final = 300.0
 _MAX_IDLE: Final = 32
 
 
-class Line:
-    """A socket and the messages sent over it.
+class PooledSocket:
+    """A socket and its protocol; the pool stores it between two requests.
 
     key:   identifies the requests it can serve: same address, headers and session
     since: when it was opened, in loop time
     """
 
-    def __init__(self, socket: Socket, talk: Talk, key: Hashable) -> None:
+    def __init__(self, socket: Socket, protocol: SocketProtocol, key: Hashable) -> None:
         self.socket = socket
-        self.talk = talk
+        self.protocol = protocol
         self.key = key
         self.served = False
         self.since = asyncio.get_running_loop().time()
@@ -240,13 +240,13 @@ class Line:
     def usable(self) -> bool:
         """Whether it can be reused for another request."""
         young = asyncio.get_running_loop().time() - self.since < _LIFETIME_S
-        return young and self.talk.at_rest and not self.socket.closed
+        return young and self.protocol.is_idle and not self.socket.closed
 
-    def rest(self) -> None:
-        """Makes it idle: pings are answered, and the socket closes after an idle timeout."""
-        self._watch = asyncio.create_task(self._wait(), name="llmstream: a WebSocket at rest")
+    def begin_idle(self) -> None:
+        """Answers pings from now on, and closes the socket after an idle timeout."""
+        self._watch = asyncio.create_task(self._wait(), name="llmstream: an idle WebSocket")
 
-    async def wake(self) -> None:
+    async def end_idle(self) -> None:
         """Ends the idle state for the next request, because only one task may wait for messages."""
         watch, self._watch = self._watch, None
         if watch is not None:
@@ -262,44 +262,45 @@ class Line:
     async def _wait(self) -> None:
         with contextlib.suppress(Exception):
             async with asyncio.timeout(_IDLE_S):
-                while (message := await self.socket.receive()) and self.talk.hear(message) == "beside":
-                    pass
-        self.socket.drop()  # only a farewell can arrive, as no request was sent
+                while message := await self.socket.receive():
+                    if self.protocol.receive(message) != "unrelated":
+                        break
+        self.socket.drop()  # only a close message can arrive, as no request was sent
 
 
 class SocketPool:
     """Idle sockets, the longest idle first."""
 
     def __init__(self) -> None:
-        self._lines: list[Line] = []
+        self._sockets: list[PooledSocket] = []
         self._closed = False
 
-    def take(self, key: Hashable, request: Any) -> Line | None:
+    def take(self, key: Hashable, request: Any) -> PooledSocket | None:
         """A socket for a request: the one whose last answer it continues, else the longest idle."""
-        self._lines = [line for line in self._lines if not line.socket.closed]
-        fitting = [line for line in self._lines if line.key == key and line.usable()]
+        self._sockets = [pooled for pooled in self._sockets if not pooled.socket.closed]
+        fitting = [pooled for pooled in self._sockets if pooled.key == key and pooled.usable()]
         if not fitting:
             return None
-        line = next((line for line in fitting if line.talk.continues(request)), fitting[0])
-        self._lines.remove(line)
-        return line
+        pooled = next((pooled for pooled in fitting if pooled.protocol.continues(request)), fitting[0])
+        self._sockets.remove(pooled)
+        return pooled
 
-    def put(self, line: Line) -> None:
+    def put(self, pooled: PooledSocket) -> None:
         """Returns a socket after its answer; closes it if it cannot be reused."""
-        if self._closed or not line.usable():
-            line.drop()
+        if self._closed or not pooled.usable():
+            pooled.drop()
             return
-        self._lines.append(line)
-        line.rest()
-        if len(self._lines) > _MAX_IDLE:
-            self._lines.pop(0).drop()
+        self._sockets.append(pooled)
+        pooled.begin_idle()
+        if len(self._sockets) > _MAX_IDLE:
+            self._sockets.pop(0).drop()
 
     def close(self) -> None:
         """Closes all idle sockets, and those returned later."""
         self._closed = True
-        lines, self._lines = self._lines, []
-        for line in lines:
-            line.drop()
+        sockets, self._sockets = self._sockets, []
+        for pooled in sockets:
+            pooled.drop()
 
 
 async def _pool(_: None) -> AsyncGenerator[SocketPool]:

@@ -112,7 +112,7 @@ async def test_sent_message_is_in_the_file(tmp_path: Path) -> None:
     assert [*texts[:3], *sorted(texts[3:5]), texts[5]] == [
         *(PROMPT, "And be quick.", "One.", "And three?", "And two?", "Two.")
     ]
-    with pytest.raises(InvalidRequest, match="over"):
+    with pytest.raises(InvalidRequest, match="has ended"):
         await steps.send("Too late.")
     again = agent.stream(PROMPT, steps=await journal.steps("order"))
     await again.collect()

@@ -18,10 +18,10 @@ async def test_run_that_was_left_does_not_restart() -> None:
     async for event in run:
         if isinstance(event, ls.TextDelta):
             break
-    with pytest.raises(ls.InvalidRequest, match="left"):
+    with pytest.raises(ls.InvalidRequest, match="just left"):
         await run.collect()
     await asyncio.sleep(0.01)  # the generator that was dropped has ended by then
-    with pytest.raises(ls.InvalidRequest, match="left"):
+    with pytest.raises(ls.InvalidRequest, match="closed"):
         await run.collect()
     assert len(model.requests) == 1
 
@@ -34,7 +34,7 @@ async def test_half_of_an_answer_is_not_collected(kind: str) -> None:
         async for event in reading:
             if isinstance(event, ls.TextDelta):
                 break
-    with pytest.raises(ls.InvalidRequest, match="left before its end"):
+    with pytest.raises(ls.InvalidRequest, match="closed before its end"):
         await reading.collect()
     assert reading.messages()[-1].text == "One"
 

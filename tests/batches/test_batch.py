@@ -194,7 +194,7 @@ async def test_template_and_columns(bench, tmp_path):
 async def test_another_batch_is_refused(bench, tmp_path):
     keep = tmp_path / "job.json"
     first = await bench.model("openai").submit(["a"], keep=keep)
-    with pytest.raises(ls.InvalidRequest, match="another process works on"):
+    with pytest.raises(ls.InvalidRequest, match="another process uses"):
         await bench.model("openai").submit(["a"], keep=keep)
     first.close()
     with pytest.raises(ls.InvalidRequest, match="with other options"):

@@ -99,7 +99,7 @@ def test_parts_of_both_apis() -> None:
         ({"role": "tool", "content": "x"}, "tool_call_id"),
         ({"role": "assistant", "content": None, "function_call": {"name": "f"}}, "tool_calls"),
         ({"role": "assistant", "content": "", "tool_calls": [{"id": "c"}]}, "call 0"),
-        ({"role": "assistant", "content": "", "tool_calls": 5}, "is a list"),
+        ({"role": "assistant", "content": "", "tool_calls": 5}, "must be a list"),
         ("user: hi", "is not a dict"),
     ],
 )
@@ -140,5 +140,5 @@ def test_what_was_read_is_written_again() -> None:
 def test_unknown_fields_of_form_are_refused() -> None:
     with pytest.raises(ls.InvalidRequest, match="no role 'robot'"):
         to_openai([ls.Message("", "robot", (Text("Hi"),))])
-    with pytest.raises(ls.InvalidRequest, match="no place for a part Reasoning"):
+    with pytest.raises(ls.InvalidRequest, match="cannot express a part Reasoning"):
         to_openai([ls.Message.user(Text("Hi"), Reasoning("Hm."))])

@@ -168,7 +168,7 @@ def test_a_newer_version_says_to_upgrade(version: int) -> None:
         (b'{"format":"other","version":1}', 'its format is "other", not "llmstream.chat"'),
         (b'{"format":"llmstream.chat"}', "missing required field `version`"),
         (b'{"format":"llmstream.chat","version":"1"}', "not a saved chat"),
-        (b'{"format":"llmstream.chat","version":0}', "there is no version 0"),
+        (b'{"format":"llmstream.chat","version":0}', "its version 0 is unknown"),
         (b'{"format":"llmstream.chat","version":1}', "missing required field `messages`"),
         (b'{"format":"llmstream.chat","version":1,"messages":[', "damaged"),
         (b'{"format":"llmstream.chat","version":1,"messages":[{"sender":""}]}', r"\$.messages\[0\]"),

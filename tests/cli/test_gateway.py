@@ -164,7 +164,7 @@ def test_keys_show_what_counts(file: Path, capsys: pytest.CaptureFixture[str]) -
         (["a.toml", "b.toml"], "too many arguments: b.toml"),
         (["--demo", "--listen", "localhost"], 'listen is "HOST:PORT" with a port up to 65535'),
         (["--demo", "--listen", "localhost:65536"], "got 'localhost:65536'"),
-        (["--demo", "--listen", "192.0.2.1:4000"], "it serves this machine only"),
+        (["--demo", "--listen", "192.0.2.1:4000"], "it serves only this machine"),
         (["keys", "add", "ada", "--rpm", "0"], "--rpm: expected a number from 1 on, not '0'"),
         (["keys", "add", "ada", "--tpm=-5"], "--tpm: expected a number from 1 on, not '-5'"),
         (["log", "-n", "0"], "-n: expected a number from 1 on, not '0'"),

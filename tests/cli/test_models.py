@@ -95,7 +95,7 @@ def test_the_environment_names_the_model(openai, capsys, monkeypatch):
     [
         (["models", "opnai"], "Did you mean openai?"),
         (["models", "default", "gpt-5"], "Did you mean openai:gpt-5?"),
-        (["models", "--remove"], "models default --remove"),
+        (["models", "--remove"], "option of `llmstream models default`"),
         (["models", "--base-url", "http://127.0.0.1:1"], "needs a provider"),
     ],
 )

@@ -100,7 +100,7 @@ async def test_message_reaches_the_next_step(place: str, effects: Effects) -> No
         again = runs.stream(clerk(effects, approval=True), "order")
         _ = [event async for event in again]
         assert [m.text for m in again.messages() if m.role == "user"] == [PROMPT, "And be quick."]
-        with pytest.raises(InvalidRequest, match="over"):
+        with pytest.raises(InvalidRequest, match="has ended"):
             await runs.send("order", "Too late.")
 
 
@@ -266,7 +266,7 @@ async def test_message_after_the_finish(place: str) -> None:
     async with Runs(place) as runs:
         async for event in runs.stream(agent, "order", PROMPT):
             if isinstance(event, ls.Finish):
-                with pytest.raises(InvalidRequest, match="over, or is ending"):
+                with pytest.raises(InvalidRequest, match="has ended or is ending"):
                     await runs.send("order", "And two?")
 
 

@@ -54,7 +54,7 @@ def call(ledger: Ledger, clock: Clock, key: Key, tokens: int = 10, cost: float |
 
 
 def test_keys_are_current_while_a_change_waits(tmp_path: Path) -> None:
-    """Else a call would be anonymous although there is a key, or go on with a revoked one."""
+    """Else a call would be anonymous although there is already a key, or go on with a revoked one."""
     ours, other = open_ledger(tmp_path / "gateway.db"), open_ledger(tmp_path / "gateway.db")
     assert not ours.has_keys
     writer = sqlite3.connect(tmp_path / "gateway.db", isolation_level=None)
@@ -93,14 +93,14 @@ def test_keys_are_found_until_revoked(store: str) -> None:
     found = serving.find(["nonsense", secret])
     assert found is not None
     assert (found.name, found.may_use("claude-x"), found.may_use("gpt")) == ("ada", True, False)
-    with pytest.raises(ls.InvalidRequest, match="there is a key"):
+    with pytest.raises(ls.InvalidRequest, match="there is already a key"):
         command.add_key(Key(name="ada"))
     command.revoke("ada")
     (revoked,) = serving.keys()
     assert (revoked.name, revoked.revoked is None) == ("ada", False)
     assert serving.find([secret]) is None
     assert serving.has_keys
-    with pytest.raises(ls.InvalidRequest, match="no key of the name"):
+    with pytest.raises(ls.InvalidRequest, match="no key named"):
         command.revoke("eve")
     serving.close()
     command.close()
@@ -237,7 +237,7 @@ def test_other_files_are_no_store(tmp_path: Path) -> None:
 
 
 def test_addresses_without_a_store() -> None:
-    with pytest.raises(ls.InvalidRequest, match=r"no store at 'postgresql:\.\.\.'"):
+    with pytest.raises(ls.InvalidRequest, match=r"cannot use a store at 'postgresql:\.\.\.'"):
         open_ledger("postgresql://user:secret@host/db")
     pytest.importorskip("redis")
     with pytest.raises(ls.ConnectionFailed, match=r"Redis at 127\.0\.0\.1:1 cannot be used") as caught:
@@ -271,7 +271,7 @@ def test_tags_have_budgets_of_their_own(ledger: Ledger, clock: Clock) -> None:
             tagged(Key(name="eve"), 0.6)
         with pytest.raises(ls.RateLimited, match="The key poor"):
             tagged(Key(name="poor", budget_usd=0.1), 0.2)
-        with pytest.raises(ls.PermissionDenied, match=f"The tag {tag} has a budget, and no price"):
+        with pytest.raises(ls.PermissionDenied, match=f"The tag {tag} has a budget, but no price"):
             tagged(Key(name="eve"), None)
         call(ledger, clock, Key(name="eve"), cost=0.6)
         assert [row.key for row in ledger.rows(tag=tag)] == ["ada"]

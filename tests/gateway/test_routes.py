@@ -77,7 +77,7 @@ def test_exact_names_win_then_longest() -> None:
     [
         ("", "missing required field `models`"),
         ("[models]", "no route"),
-        ("[models.a]\nuse = []", "names no model"),
+        ("[models.a]\nuse = []", "has no model"),
         ('[models.a]\nuse = "gpt-5"', 'is not "provider:model"'),
         ('[models.a]\nuse = "opnai:gpt-5"', "No provider is called 'opnai'"),
         ('[models.a]\nuse = "openai:*"', "needs a pattern"),
@@ -116,7 +116,7 @@ def test_keys_come_from_their_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_programs_may_mix_models_and_names() -> None:
     gateway = Gateway({"a": ["sim:demo", ls.Model("sim:probe")]})
     assert names(gateway.routes, "a") == ["sim:demo", "sim:probe"]
-    with pytest.raises(ls.InvalidRequest, match="names no model"):
+    with pytest.raises(ls.InvalidRequest, match="has no model"):
         Gateway({"a": []})
 
 

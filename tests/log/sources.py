@@ -74,6 +74,6 @@ class LateEnds(MemoryStore):
         rest = [replace(one, first=one.first + one.count, count=0, data=b"") for one in appends]
         return await super().append(rest)
 
-    async def listen(self, heard: Callable[[str | None], None]) -> None:
-        self._wake = heard
-        await super().listen(heard)
+    async def listen(self, on_change: Callable[[str | None], None]) -> None:
+        self._wake = on_change
+        await super().listen(on_change)

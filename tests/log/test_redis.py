@@ -147,16 +147,16 @@ async def test_scripts_are_loaded_again(redis_server) -> None:
 
 @pytest.mark.slow
 async def test_an_idle_listener_stays(redis_server) -> None:
-    """It is not cut off by the timeout of its connection, so it hears what comes after a silence."""
+    """It is not cut off by the timeout of its connection, so it receives what comes after a silence."""
     one, other = RedisStore(redis_server.url, timeout_s=1.0), RedisStore(redis_server.url)
     await one.open()
     await other.open()
-    heard: asyncio.Queue[str | None] = asyncio.Queue()
-    listener = asyncio.ensure_future(one.listen(heard.put_nowait))
-    assert await heard.get() is None
+    changes: asyncio.Queue[str | None] = asyncio.Queue()
+    listener = asyncio.ensure_future(one.listen(changes.put_nowait))
+    assert await changes.get() is None
     await asyncio.sleep(2.5)
     await other.delete("changed")
-    assert await heard.get() == "changed"  # and not None, for a new connection
+    assert await changes.get() == "changed"  # and not None, for a new connection
     listener.cancel()
     await asyncio.wait({listener})
     await one.aclose()

@@ -31,13 +31,13 @@ class PollingStore(MemoryStore):
 
 
 async def test_store_with_no_notices_polls() -> None:
-    heard = []
+    changes = []
 
-    def hear(run: str | None) -> None:
-        heard.append(run)
-        if len(heard) == 3:
+    def on_change(run: str | None) -> None:
+        changes.append(run)
+        if len(changes) == 3:
             raise StopAsyncIteration
 
     with pytest.raises((StopAsyncIteration, RuntimeError)):
-        await PollingStore().listen(hear)
-    assert heard == [None] * 3
+        await PollingStore().listen(on_change)
+    assert changes == [None] * 3

@@ -20,8 +20,8 @@ class Ear:
     """A listener in a task."""
 
     def __init__(self, bells: Bells) -> None:
-        self.heard: asyncio.Queue[str | None] = asyncio.Queue()
-        self.task = asyncio.ensure_future(bells.listen(self.heard.put_nowait))
+        self.changes: asyncio.Queue[str | None] = asyncio.Queue()
+        self.task = asyncio.ensure_future(bells.listen(self.changes.put_nowait))
 
     async def stop(self) -> None:
         self.task.cancel()
@@ -37,7 +37,7 @@ async def pair(request, short_path: Path):
     one.open()
     other.open()
     ear = Ear(other)
-    assert await ear.heard.get() is None
+    assert await ear.changes.get() is None
     yield one, other, ear
     await ear.stop()
     one.close()
@@ -48,20 +48,20 @@ async def pair(request, short_path: Path):
 async def test_names_are_heard_elsewhere(pair) -> None:
     one, _, ear = pair
     one.ring(["a", "é\n"])
-    assert [await ear.heard.get(), await ear.heard.get()] == ["a", "é\n"]
+    assert [await ear.changes.get(), await ear.changes.get()] == ["a", "é\n"]
 
 
 async def test_the_own_bell_is_silent(pair) -> None:
     one, other, ear = pair
     other.ring(["own"])
     one.ring(["a"])
-    assert await ear.heard.get() == "a"
+    assert await ear.changes.get() == "a"
 
 
 async def test_many_names_mean_any(pair) -> None:
     one, _, ear = pair
     one.ring([f"run {number}" for number in range(2_000)])
-    assert await ear.heard.get() is None
+    assert await ear.changes.get() is None
 
 
 async def test_a_full_queue_means_any(pair) -> None:
@@ -69,9 +69,9 @@ async def test_a_full_queue_means_any(pair) -> None:
     one, _, ear = pair
     for number in range(5_000):
         one.ring([f"run {number}"])
-    found = [await ear.heard.get()]
-    while not ear.heard.empty():
-        found.append(ear.heard.get_nowait())
+    found = [await ear.changes.get()]
+    while not ear.changes.empty():
+        found.append(ear.changes.get_nowait())
     assert None in found
 
 
@@ -82,11 +82,11 @@ async def test_what_was_missed_comes_again(pair, monkeypatch: pytest.MonkeyPatch
     names = [f"run {number}" for number in range(100)]
     for name in names:
         one.ring([name])
-    found = {await ear.heard.get()}
+    found = {await ear.changes.get()}
     one.ring(["last"])
     async with asyncio.timeout(10):
         while not found >= {*names, "last"}:
-            found.add(await ear.heard.get())
+            found.add(await ear.changes.get())
     assert None not in found
 
 
@@ -105,7 +105,7 @@ async def test_a_renewal_wakes_nobody(pair) -> None:
     append, status = commit("a")
     ring(one, [(replace(append, count=0, data=b""), status)])
     one.ring(["b"])
-    assert await ear.heard.get() == "b"
+    assert await ear.changes.get() == "b"
 
 
 async def test_a_small_commit_is_sent(pair) -> None:
@@ -119,17 +119,17 @@ async def test_a_small_commit_is_sent(pair) -> None:
         ring(one, news)
     many = [commit(f"run {number}") for number in range(30)]
     ring(one, many)
-    heard = [await ear.heard.get() for _ in range(33)]
+    changes = [await ear.changes.get() for _ in range(33)]
     assert found == small
-    assert heard[:3] == ["b", "c", "d"]
-    assert set(heard[3:]) == {append.run for append, _ in many}
+    assert changes[:3] == ["b", "c", "d"]
+    assert set(changes[3:]) == {append.run for append, _ in many}
 
 
 async def test_a_commit_needs_a_taker(pair) -> None:
     """A process that does not take commits, such as one of an earlier version, looks at everything."""
     one, _, ear = pair
     ring(one, [commit("a")])
-    assert await ear.heard.get() is None
+    assert await ear.changes.get() is None
 
 
 async def test_strangers_get_no_frames(short_path: Path) -> None:
@@ -141,12 +141,12 @@ async def test_strangers_get_no_frames(short_path: Path) -> None:
     found: list[object] = []
     other.committed = lambda append, status: found.append(append)
     ear = Ear(other)
-    assert await ear.heard.get() is None
+    assert await ear.changes.get() is None
     ring(one, [commit("a")])
-    assert await ear.heard.get() == "a"
+    assert await ear.changes.get() == "a"
     one._private = True
     ring(one, [commit("b")])
-    assert await ear.heard.get() is None
+    assert await ear.changes.get() is None
     assert found == []
     await ear.stop()
     one.close()

@@ -237,7 +237,7 @@ async def test_restate_reports_a_failed_run(server: Server, tmp_path: Path, list
         await found.start()
         status, answer = await found.answer()
     assert status == 500
-    assert answer["message"].startswith("invalid-request: run 'order' is one of agent 'other'")
+    assert answer["message"].startswith("invalid-request: run 'order' belongs to agent 'other'")
 
 
 async def test_restate_steps_pass_every_check(

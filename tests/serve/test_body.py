@@ -273,7 +273,7 @@ async def test_text_outlives_void_errors() -> None:
 
 async def test_text_is_not_sent_twice() -> None:
     """Plain text cannot take back the step that is asked again."""
-    with pytest.raises(ls.IncompleteStream, match="take back"):
+    with pytest.raises(ls.IncompleteStream, match="cannot be withdrawn"):
         await sent(serve.Body(played(*TEXT, AGAIN, *TEXT[1:], Finish("stop")), serve.TextWriter()))
 
 
@@ -281,7 +281,7 @@ async def test_left_body_has_no_clean_end() -> None:
     """Half a response that another task stops must not pass for a complete one."""
     body = serve.Body(played(*TEXT[:3], 60.0))
     received = []
-    with pytest.raises(ls.IncompleteStream, match="left before its end"):
+    with pytest.raises(ls.IncompleteStream, match="closed before its end"):
         async for chunk in body:
             received.append(chunk)
             asyncio.get_running_loop().call_soon(lambda: stopping.append(asyncio.create_task(body.aclose())))

@@ -216,5 +216,5 @@ def test_other_files_are_refused(store, tmp_path, data):
 
 
 def test_another_database_is_refused(store, database):
-    with pytest.raises(ls.InvalidRequest, match="another program"):
+    with pytest.raises(ls.InvalidRequest, match="not a database of simonw/llm"):
         import_file(store, database("create table x (y)"))

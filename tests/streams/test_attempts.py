@@ -56,7 +56,7 @@ async def test_waiter_is_notified_when_one_leaves() -> None:
     waiting = asyncio.create_task(taken.watched(asyncio.sleep(30)))
     await asyncio.sleep(0)
     taken.leave()
-    with pytest.raises(ls.ConnectionLost, match="left"):
+    with pytest.raises(ls.ConnectionLost, match="closed"):
         await waiting
 
 

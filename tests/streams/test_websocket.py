@@ -253,7 +253,7 @@ async def test_socket_past_its_time_is_replaced(serve) -> None:
     assert sockets.opened == 2
 
 
-async def test_socket_closed_at_rest_is_replaced(serve) -> None:
+async def test_socket_closed_while_idle_is_replaced(serve) -> None:
     async def answer(ws: web.WebSocketResponse, body: dict[str, Any], number: int) -> None:
         await send(ws, *said(f"socket {number}"))
         await ws.close()
@@ -326,7 +326,7 @@ async def test_wrapped_models_connect_too() -> None:
         assert sim.requests[-1].http.method == "POST"
 
 
-async def test_pings_are_answered_at_rest(serve) -> None:
+async def test_pings_are_answered_while_idle(serve) -> None:
     ponged = asyncio.Event()
 
     async def handler(request: web.Request) -> web.StreamResponse:

@@ -211,7 +211,7 @@ async def test_a_left_answer_replays_as_far(tmp_path: Path) -> None:
                 if isinstance(event, ls.TextDelta):
                     break
         assert stream.text == "one"
-    with pytest.raises(UnrecordedRequest, match="left before its end"):
+    with pytest.raises(UnrecordedRequest, match="not read to its end"):
         await wrap(inner, cassette("a", folder=tmp_path)).stream("Hi").collect()
 
 

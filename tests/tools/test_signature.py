@@ -195,8 +195,8 @@ class Service:
 @pytest.mark.parametrize(
     ("function", "words"),
     [
-        (unfillable_star, "has no JSON form"),
-        (unfillable_keywords, "has no JSON form"),
+        (unfillable_star, "cannot be expressed in JSON"),
+        (unfillable_keywords, "cannot be expressed in JSON"),
         (unfillable_type, "not supported"),
         (unknown_type, "annotations cannot be read"),
         (Service.lookup, "Wrap the bound method"),

@@ -1,4 +1,4 @@
-"""Sockets by themselves: how long they rest, who opens them, and that no key is seen in what goes wrong."""
+"""WebSockets without a dialect: how long they stay idle, who opens them, and no key in their errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from llmstream.errors import ConnectionFailed, LLMStreamError, ProtocolError, ProxyError, ServerError
-from llmstream.exchange import Heard, HttpRequest, Steering
+from llmstream.exchange import HttpRequest, MessageKind, Steering
 from llmstream.transport import websocket as socket_pool
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.socket_body import SocketAnswer, SocketOptions, ask
@@ -20,26 +20,26 @@ KEY = "sk-secret-secret"
 
 
 class Echo:
-    """A talk in which each message is an answer; a server may say "moved"."""
+    """A protocol in which each message is a response; a server may send "reconnect"."""
 
-    named = False
+    has_response_id = False
 
     def __init__(self) -> None:
-        self.at_rest = True
+        self.is_idle = True
         self.said = b""
 
     def continues(self, request: bytes) -> bool:
         return bool(self.said) and request.startswith(self.said)
 
-    def ask(self, request: bytes) -> bytes:
-        self.at_rest, self.said = False, request
+    def send(self, request: bytes) -> bytes:
+        self.is_idle, self.said = False, request
         return request
 
-    def hear(self, message: bytes) -> Heard:
-        if message in (b"moved", b"beside"):
-            return "moved" if message == b"moved" else "beside"
-        self.at_rest = message == b"end"
-        return "answer"
+    def receive(self, message: bytes) -> MessageKind:
+        if message in (b"reconnect", b"unrelated"):
+            return "reconnect" if message == b"reconnect" else "unrelated"
+        self.is_idle = message == b"end"
+        return "response"
 
     def steer(self, content: Any) -> Steering:
         raise NotImplementedError
@@ -164,7 +164,7 @@ async def test_a_socket_left_alone_closes(serve, monkeypatch) -> None:
     await server.closed.wait()
 
 
-async def test_a_word_beside_does_not_end_a_rest(serve) -> None:
+async def test_unrelated_words_leave_it_idle(serve) -> None:
     read, opened = asyncio.Event(), []
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -177,7 +177,7 @@ async def test_a_word_beside_does_not_end_a_rest(serve) -> None:
                 continue
             await ws.send_str("end")
             if not read.is_set():
-                await ws.send_str("beside")
+                await ws.send_str("unrelated")
                 await ws.ping()
         return ws
 
@@ -189,7 +189,7 @@ async def test_a_word_beside_does_not_end_a_rest(serve) -> None:
     pool.close()
 
 
-async def test_only_so_many_rest(serve, monkeypatch) -> None:
+async def test_only_so_many_are_idle(serve, monkeypatch) -> None:
     monkeypatch.setattr(socket_pool, "_MAX_IDLE", 1)
     server, pool = Server(), SocketPool()
     address = await serve(server)
@@ -210,15 +210,15 @@ async def test_a_closed_pool_takes_nothing_back(serve) -> None:
     await server.closed.wait()
 
 
-async def test_words_beside_come_before_the_answer(serve) -> None:
+async def test_unrelated_words_precede_the_answer(serve) -> None:
     pool = SocketPool()
-    assert (await whole(await serve(Server()), pool, "beside a"))[:2] == [b"beside", b"a"]
+    assert (await whole(await serve(Server()), pool, "unrelated a"))[:2] == [b"unrelated", b"a"]
     pool.close()
 
 
-async def test_a_new_socket_is_not_moved_from(serve) -> None:
+async def test_a_new_socket_is_not_replaced(serve) -> None:
     pool = SocketPool()
-    assert (await whole(await serve(Server()), pool, "moved"))[0] == b"moved"
+    assert (await whole(await serve(Server()), pool, "reconnect"))[0] == b"reconnect"
     pool.close()
 
 
@@ -300,7 +300,7 @@ async def test_who_leaves_ends_a_read(serve) -> None:
     answer.close()
     with pytest.raises(LLMStreamError):
         await reading
-    with pytest.raises(LLMStreamError, match="was left"):
+    with pytest.raises(LLMStreamError, match="was closed"):
         await answer.read()
 
 

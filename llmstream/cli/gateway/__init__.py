@@ -174,7 +174,7 @@ async def _serving(arguments: argparse.Namespace, settings: Settings | None, pat
             gateway = await stack.enter_async_context(demo_gateway())
             address = read_address(arguments.listen or f"127.0.0.1:{_DEMO_PORT}")
             if not is_loopback(address[0]):
-                raise InvalidRequest("the demo has no keys, so that it serves this machine only")
+                raise InvalidRequest("the demo has no keys, so it serves only this machine")
         else:
             gateway, address = gateway_of(settings), settings.address
         url, stop = await stack.enter_async_context(

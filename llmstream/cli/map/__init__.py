@@ -246,18 +246,18 @@ def _check_batch(arguments: argparse.Namespace, spec: str) -> None:
     """raises: InvalidRequest for options that a batch cannot obey; Unsupported for a model without batches"""
     if not arguments.batch:
         if arguments.finish_online:
-            raise InvalidRequest("--finish-online belongs to --batch.")
+            raise InvalidRequest("--finish-online needs --batch.")
         return
     if arguments.output in (None, "-"):
         raise InvalidRequest("--batch needs -o FILE: the batch is recorded beside it until it is over.")
     if arguments.max_cost is not None:
         raise InvalidRequest(
-            "--max-cost cannot stop a batch, all of which is paid. --dry-run shows what it costs; "
+            "--max-cost cannot stop a batch, which is billed as a unit. --dry-run shows its cost; "
             "--limit submits fewer rows."
         )
     for name, given in (("fallback", arguments.fallback), ("rpm", arguments.rpm), ("tpm", arguments.tpm)):
         if given:
-            raise InvalidRequest(f"--{name} does not go with --batch. Leave it out.")
+            raise InvalidRequest(f"--{name} cannot be combined with --batch. Leave it out.")
     api_of(Model(spec).provider)
 
 

@@ -169,14 +169,14 @@ class Job:
         if output.lower().endswith(".csv"):
             if survey is None:
                 raise InvalidRequest(
-                    "CSV needs all columns at its beginning, which are not known of standard input. Name the "
+                    "CSV needs all column names first, which are unknown for standard input. Name the "
                     "input file, or write JSON lines: -o FILE.jsonl."
                 )
             return CSVLines(list(survey.columns), properties=(self.schema or {}).get("properties", ()))
         clash = next((name for name in (survey.columns if survey else ()) if name == _ANSWER), None)
         if clash is not None:
             raise InvalidRequest(
-                f"the input has a column {clash!r}, which the output needs for itself. Rename it, such as "
+                f"the input has a column {clash!r}, a name that the output uses itself. Rename it, such as "
                 f"with jq: jq -c '.first = .{clash} | del(.{clash})'."
             )
         return JSONLines(_ANSWER)

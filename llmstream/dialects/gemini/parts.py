@@ -132,11 +132,11 @@ class Parts:
         """Emits a transcription: as text, unless the response has the text beside or before it."""
         # gemini-3.5-transcribe sends parts without `text`, one for each segment of a speaker (seen 2026-09).
         fields = transcription if isinstance(transcription, dict) else {"value": transcription}
-        heard = fields.get("text")
+        spoken = fields.get("text")
         if part.text:
             text, rest = part.text, fields
-        elif isinstance(heard, str) and heard and not self.has_text:
-            text, rest = heard, {key: value for key, value in fields.items() if key != "text"}
+        elif isinstance(spoken, str) and spoken and not self.has_text:
+            text, rest = spoken, {key: value for key, value in fields.items() if key != "text"}
         else:
             self.custom(TRANSCRIPTION, fields, beside)
             return

@@ -343,7 +343,7 @@ class Conversation:
             media = self._media(piece)
             if media["type"] != "image":
                 raise Unsupported(
-                    "the result of a function may hold text and images only. Send the file as the user's.",
+                    "the result of a function takes only text and images. Send the file in a user message.",
                     provider=self._provider,
                 )
             content.append(media)

@@ -77,7 +77,8 @@ def beside_tools(
     elsewhere = _in_responses(model, provider)
     if when == "never":
         raise Unsupported(
-            f"{model} takes no function tools in Chat Completions, for it always reasons. Use {elsewhere}.",
+            f"{model} takes no function tools in Chat Completions, because it always reasons. "
+            f"Use {elsewhere}.",
             provider=provider,
         )
     words = f"Chat Completions takes function tools of {model} without reasoning only; use {elsewhere}"

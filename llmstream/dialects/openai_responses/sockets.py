@@ -27,10 +27,10 @@ from llmstream.dialects.openai_responses.request import CONTINUING
 from llmstream.dialects.openai_responses.wire import KEY, TERMINAL, WireEvent
 from llmstream.errors import LLMStreamError, Unsupported
 from llmstream.events import Custom
-from llmstream.exchange import Heard
+from llmstream.exchange import MessageKind
 from llmstream.framing.sse import SSEDecoder
 
-__all__ = ["KIND", "SocketRequest", "SocketResponsesDecoder", "SocketTalk"]
+__all__ = ["KIND", "ResponsesSocketProtocol", "SocketRequest", "SocketResponsesDecoder"]
 
 
 # User input that is sent while a response is made ("steering").
@@ -87,7 +87,7 @@ class Steerings:
         """Adds input that was sent."""
         self._unanswered.append(submission)
 
-    def hear(self, kind: str, reply: object, error: object) -> None:
+    def receive(self, kind: str, reply: object, error: object) -> None:
         """Handles the server's reply: `response.steer.accepted`, `.pending` or `.failed`."""
         found = reply.get("id") if isinstance(reply, dict) else None
         number = found if isinstance(found, str) else ""
@@ -182,11 +182,11 @@ class SocketRequest:
             self.items = []
 
 
-class SocketTalk:
-    """The talk of one socket, one response at a time; see `exchange.Talk`."""
+class ResponsesSocketProtocol:
+    """The protocol of one socket, one response at a time; see `exchange.SocketProtocol`."""
 
     def __init__(self, quirks: Quirks, *, provider: str) -> None:
-        self.at_rest = True
+        self.is_idle = True
         self._quirks = quirks
         self._provider = provider
         self._last: _Remembered | None = None
@@ -197,20 +197,20 @@ class SocketTalk:
         self._steerings = Steerings(provider)
 
     @property
-    def named(self) -> bool:
-        """Whether the current response has an id."""
+    def has_response_id(self) -> bool:
+        """Whether the id of the current response is known."""
         return self._response_id is not None
 
     def continues(self, request: SocketRequest) -> bool:
         """Whether a request continues the last response."""
         return self._new_items(request) is not None
 
-    def ask(self, request: SocketRequest) -> bytes:
-        """Returns the message of a request: only new items, if it continues the last response."""
+    def send(self, request: SocketRequest) -> bytes:
+        """Returns the message to send for a request: only new items, if it continues the last response."""
         items, new = request.items, self._new_items(request)
         last, self._last = self._last, None
         self._current = _Remembered("", request.model, len(items), _digest(items), []) if items else None
-        self._response_id, self._over, self.at_rest = None, False, False
+        self._response_id, self._over, self.is_idle = None, False, False
         message: dict[str, Any] = {"type": "response.create"}
         message |= {name: value for name, value in request.fields.items() if name not in _NOT_OVER_SOCKETS}
         if new is not None and last is not None:
@@ -219,30 +219,30 @@ class SocketTalk:
             self._steerings = Steerings(self._provider)  # the complete input has what waits
         return msgspec.json.encode(message)
 
-    def hear(self, message: bytes) -> Heard:
+    def receive(self, message: bytes) -> MessageKind:
         """Handles a message from the server."""
         try:
-            heard = _message.decode(message)
+            received = _message.decode(message)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             # The decoder reports the error.
-            return "answer"
-        kind = heard.type
+            return "response"
+        kind = received.type
         if not isinstance(kind, str):
-            return "answer"
+            return "response"
         if kind == "error":
-            code = heard.error.get("code") if isinstance(heard.error, dict) else None
-            return "moved" if code in _OF_THE_SOCKET else "answer"
+            code = received.error.get("code") if isinstance(received.error, dict) else None
+            return "reconnect" if code in _OF_THE_SOCKET else "response"
         if kind == "response.output_item.done":
-            place = heard.output_index if isinstance(heard.output_index, int) else len(self._done)
-            self._done.append((place, heard.item))
+            place = received.output_index if isinstance(received.output_index, int) else len(self._done)
+            self._done.append((place, received.item))
         elif kind == "response.created":
-            self._created(heard.response)
+            self._created(received.response)
         elif kind in TERMINAL:
-            self._ended(kind, heard.response)
+            self._ended(kind, received.response)
         elif kind.startswith("response.steer."):
-            self._steerings.hear(kind, heard.steer, heard.error)
-            self._rest()
-        return "answer" if kind.startswith("response.") else "beside"
+            self._steerings.receive(kind, received.steer, received.error)
+            self._update_idle()
+        return "response" if kind.startswith("response.") else "unrelated"
 
     def steer(self, content: list[Part]) -> Submission:
         """Returns user input for the current response.
@@ -280,10 +280,10 @@ class SocketTalk:
             if kind == "response.completed" and isinstance(response.id, str):
                 # A response that is not complete cannot be continued.
                 self._last = msgspec.structs.replace(self._current, response_id=response.id)
-        self._rest()
+        self._update_idle()
 
-    def _rest(self) -> None:
-        self.at_rest = self._over and not self._steerings.due
+    def _update_idle(self) -> None:
+        self.is_idle = self._over and not self._steerings.due
 
     def _new_items(self, request: SocketRequest) -> list[msgspec.Raw] | None:
         """Returns the items that are new to the server; None without the proof that it has all others."""
@@ -300,7 +300,7 @@ class SocketTalk:
         theirs = zip(items[last.count : end], known, strict=True)
         if not all(_is_within(msgspec.json.decode(ours), item) for ours, item in theirs):
             return None
-        # Last, because only this check reads the complete conversation, and a pool checks many talks.
+        # Last, because only this check reads the complete conversation, and a pool checks many sockets.
         return items[end:] if _digest(items[: last.count]) == last.digest else None
 
 
@@ -397,7 +397,7 @@ class SocketResponsesDecoder(PayloadDecoder[_SocketEvent]):
             items = wire.input if isinstance(wire.input, list) else []
             self._steerings.sent(Submission(items))
             return
-        self._steerings.hear(kind, wire.steer, wire.error)
+        self._steerings.receive(kind, wire.steer, wire.error)
         if self._over is not None and not self._steerings.due:
             self._take_effect()
             self._end_held()
@@ -442,12 +442,12 @@ class ResponsesSockets(msgspec.Struct, frozen=True):
 
     quirks: Quirks
 
-    def talk(self, *, provider: str) -> SocketTalk:
+    def protocol(self, *, provider: str) -> ResponsesSocketProtocol:
         """Creates the protocol of one WebSocket."""
-        return SocketTalk(self.quirks, provider=provider)
+        return ResponsesSocketProtocol(self.quirks, provider=provider)
 
     def socket_request(self, body: bytes) -> SocketRequest:
-        """Converts the body of an HTTP request to the message that the talk sends."""
+        """Converts the body of an HTTP request to the request that the protocol sends."""
         return SocketRequest(body)
 
     def socket_decoder(

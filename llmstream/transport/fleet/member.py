@@ -278,13 +278,13 @@ class Member:
         self._send(Refused(min(at, 1e18), used_up), _cut, urgent=True)
 
     def _send(
-        self, op: Op, heard: Callable[[float], None] | None = None, *, urgent: bool | None = None
+        self, op: Op, on_result: Callable[[float], None] | None = None, *, urgent: bool | None = None
     ) -> None:
         if self._closing or (self._local is not None and not isinstance(op, Release)):
             return
         if not self._ops:
             self._ops_since = self._loop.time()
-        self._ops.append((op, heard))
+        self._ops.append((op, on_result))
         self._urgent |= isinstance(op, Ask | Cancel) if urgent is None else urgent
         self._kick.set()
 
@@ -401,9 +401,9 @@ class Member:
             # After a blocked loop or a suspended machine, the other processes considered this one dead and
             # removed its waiters from the queue. No message would wake them.
             self._all_are_due()
-        for (_, heard), result in zip(sent, answer.results, strict=True):
-            if heard is not None:
-                heard(result)
+        for (_, on_result), result in zip(sent, answer.results, strict=True):
+            if on_result is not None:
+                on_result(result)
         self._wake_waiters(answer.woken)
 
     async def _leave(self) -> None:

@@ -81,9 +81,9 @@ def test_four_shards_are_the_whole(map_with, counted, rows_of, source, tmp_path)
     [
         (("--batch",), "--batch needs -o FILE"),
         (("--batch", "-o", "OUT", "--max-cost", "2"), "--max-cost cannot stop a batch"),
-        (("--batch", "-o", "OUT", "--rpm", "2"), "--rpm does not go with --batch"),
+        (("--batch", "-o", "OUT", "--rpm", "2"), "--rpm cannot be combined with --batch"),
         (("--batch", "-o", "OUT", "-m", "ollama:x"), "no batch API of ollama is known"),
-        (("--finish-online",), "--finish-online belongs to --batch"),
+        (("--finish-online",), "--finish-online needs --batch"),
     ],
 )
 def test_contradictions_are_refused(map_with, counted, source, tmp_path, argv, message):

@@ -33,8 +33,8 @@ CALL = {
 }
 
 
-def talk(quirks: Quirks = Quirks()) -> Any:
-    return ResponsesSockets(quirks).talk(provider="openai-responses")
+def protocol(quirks: Quirks = Quirks()) -> Any:
+    return ResponsesSockets(quirks).protocol(provider="openai-responses")
 
 
 def request(*items: dict[str, Any], **fields: Any) -> Any:
@@ -42,10 +42,10 @@ def request(*items: dict[str, Any], **fields: Any) -> Any:
     return ResponsesSockets(Quirks()).socket_request(json.dumps(body).encode())
 
 
-def hear(one: Any, *messages: Any) -> list[str]:
+def receive(one: Any, *messages: Any) -> list[str]:
     """What the messages are, or lists of them."""
     flat = [each for message in messages for each in (message if isinstance(message, list) else [message])]
-    return [one.hear(json.dumps(message).encode()) for message in flat]
+    return [one.receive(json.dumps(message).encode()) for message in flat]
 
 
 def created(number: str = "resp_1") -> dict[str, Any]:
@@ -62,10 +62,10 @@ def ended(*output: dict[str, Any], kind: str = "completed", number: str = "resp_
 
 
 def answered(*output: dict[str, Any], **end: Any) -> Any:
-    """A talk whose last answer was that, to "Hi"."""
-    one = talk()
-    one.ask(request(HI))
-    hear(one, created(), ended(*output, **end))
+    """A protocol whose last answer was that, to "Hi"."""
+    one = protocol()
+    one.send(request(HI))
+    receive(one, created(), ended(*output, **end))
     return one
 
 
@@ -73,13 +73,13 @@ def asked(one: Any, *items: dict[str, Any], **fields: Any) -> tuple[str | None, 
     """What the next request goes on from, and the items that are sent."""
     wanted = request(*items, **fields)
     continues = one.continues(wanted)
-    said = json.loads(one.ask(wanted))
+    said = json.loads(one.send(wanted))
     assert continues == ("previous_response_id" in said and "previous_response_id" not in fields)
     return said.get("previous_response_id"), said["input"]
 
 
 def test_the_first_request_is_whole() -> None:
-    said = json.loads(talk().ask(request(HI, background=False, tools=[])))
+    said = json.loads(protocol().send(request(HI, background=False, tools=[])))
     assert said == {"type": "response.create", "model": "gpt-5", "input": [HI], "store": False, "tools": []}
 
 
@@ -122,14 +122,14 @@ def test_other_conversations_resend_all(fields: dict[str, Any]) -> None:
 
 
 def test_a_callers_own_link_is_kept() -> None:
-    said = json.loads(answered(ANSWER).ask(request(MORE, previous_response_id="resp_0")))
+    said = json.loads(answered(ANSWER).send(request(MORE, previous_response_id="resp_0")))
     assert (said["previous_response_id"], said["input"]) == ("resp_0", [MORE])
 
 
 @pytest.mark.parametrize("kind", ["incomplete", "failed", "cancelled"])
 def test_only_complete_responses_continue(kind: str) -> None:
     one = answered(ANSWER, kind=kind)
-    assert one.at_rest
+    assert one.is_idle
     assert asked(one, HI, OURS, MORE)[0] is None
 
 
@@ -140,32 +140,34 @@ def completed(*output: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("output", [(), ({**ANSWER, "id": "msg_9"},)])
 def test_items_count_as_they_were_streamed(output: tuple[Any, ...]) -> None:
     """ChatGPT's backend ends an answer with an empty output, though it has said its items."""
-    one = talk()
-    one.ask(request(HI))
-    hear(one, created(), done(ANSWER), completed(*output))
+    one = protocol()
+    one.send(request(HI))
+    receive(one, created(), done(ANSWER), completed(*output))
     assert asked(one, HI, OURS, MORE) == ("resp_1", [MORE])
 
 
 def test_items_stand_in_their_places() -> None:
-    one = talk()
-    one.ask(request(HI))
-    hear(one, created(), {**done(CALL), "output_index": 1}, {**done(ANSWER), "output_index": 0}, completed())
+    one = protocol()
+    one.send(request(HI))
+    receive(
+        one, created(), {**done(CALL), "output_index": 1}, {**done(ANSWER), "output_index": 0}, completed()
+    )
     assert asked(one, HI, OURS, CALL, MORE) == ("resp_1", [MORE])
 
 
 def test_items_of_the_last_event_count() -> None:
-    one = talk()
-    one.ask(request(HI))
-    hear(one, created(), completed(ANSWER))
+    one = protocol()
+    one.send(request(HI))
+    receive(one, created(), completed(ANSWER))
     assert asked(one, HI, OURS, MORE) == ("resp_1", [MORE])
 
 
 @pytest.mark.parametrize("output", [(ANSWER,), (ANSWER, ANSWER, ANSWER)])
 def test_ambiguous_output_does_not_continue(output: tuple[Any, ...]) -> None:
-    one = talk()
-    one.ask(request(HI))
-    hear(one, created(), done(ANSWER), done(ANSWER), completed(*output))
-    assert one.at_rest
+    one = protocol()
+    one.send(request(HI))
+    receive(one, created(), done(ANSWER), done(ANSWER), completed(*output))
+    assert one.is_idle
     for count in range(4):
         assert not one.continues(request(HI, *[OURS] * count, MORE))
 
@@ -173,62 +175,62 @@ def test_ambiguous_output_does_not_continue(output: tuple[Any, ...]) -> None:
 def test_each_answer_is_gone_on_from_once() -> None:
     one = answered(ANSWER)
     assert asked(one, HI, OURS, MORE)[0] == "resp_1"
-    hear(one, created("resp_2"), ended(kind="failed"))
+    receive(one, created("resp_2"), ended(kind="failed"))
     assert asked(one, HI, OURS, MORE)[0] is None
 
 
 def test_a_chain_goes_on_from_link_to_link() -> None:
     one = answered(ANSWER)
-    one.ask(request(HI, OURS, MORE))
-    hear(one, created("resp_2"), ended({**ANSWER, "id": "msg_2"}, number="resp_2"))
+    one.send(request(HI, OURS, MORE))
+    receive(one, created("resp_2"), ended({**ANSWER, "id": "msg_2"}, number="resp_2"))
     assert asked(one, HI, OURS, MORE, {**OURS, "id": "msg_2"}, HI) == ("resp_2", [HI])
 
 
 def test_input_that_is_a_text_goes_as_it_is() -> None:
-    one = talk()
+    one = protocol()
     for _ in range(2):
         said = json.loads(
-            one.ask(ResponsesSockets(Quirks()).socket_request(b'{"model":"gpt-5","input":"Hi"}'))
+            one.send(ResponsesSockets(Quirks()).socket_request(b'{"model":"gpt-5","input":"Hi"}'))
         )
         assert said == {"type": "response.create", "model": "gpt-5", "input": "Hi"}
-        hear(one, created(), ended(ANSWER))
+        receive(one, created(), ended(ANSWER))
 
 
 def test_rest_comes_with_the_last_event() -> None:
-    one = talk()
-    assert one.at_rest
-    one.ask(request(HI))
+    one = protocol()
+    assert one.is_idle
+    one.send(request(HI))
     for message in (created(), {"type": "response.output_text.delta", "delta": "H"}):
-        hear(one, message)
-        assert not one.at_rest
-    hear(one, ended(ANSWER))
-    assert one.at_rest
+        receive(one, message)
+        assert not one.is_idle
+    receive(one, ended(ANSWER))
+    assert one.is_idle
 
 
 def test_an_error_gives_no_rest() -> None:
-    one = talk()
-    one.ask(request(HI))
-    assert hear(one, {"type": "error", "error": {"code": "x"}}) == ["answer"]
-    assert not one.at_rest
+    one = protocol()
+    one.send(request(HI))
+    assert receive(one, {"type": "error", "error": {"code": "x"}}) == ["response"]
+    assert not one.is_idle
 
 
 def test_what_a_message_is() -> None:
     lost = {"type": "error", "error": {"code": "previous_response_not_found"}}
     late = {"type": "error", "error": {"code": "websocket_connection_limit_reached"}}
     messages = [lost, late, {"type": "keepalive"}, created(), {"no": "type"}]
-    assert hear(talk(), *messages) == ["moved", "moved", "beside", "answer", "answer"]
-    assert talk().hear(b"{no json") == "answer"
+    assert receive(protocol(), *messages) == ["reconnect", "reconnect", "unrelated", "response", "response"]
+    assert protocol().receive(b"{no json") == "response"
 
 
 @pytest.mark.parametrize(
     "response", [None, 1, "x", {}, {"id": 1, "output": 2}, {"id": "r", "output": [1, None]}]
 )
 def test_strange_responses_break_nothing(response: object) -> None:
-    one = talk()
-    one.ask(request(HI))
-    hear(one, {"type": "response.created", "response": response})
-    hear(one, {"type": "response.output_item.done"}, {"type": "response.completed", "response": response})
-    assert one.at_rest
+    one = protocol()
+    one.send(request(HI))
+    receive(one, {"type": "response.created", "response": response})
+    receive(one, {"type": "response.output_item.done"}, {"type": "response.completed", "response": response})
+    assert one.is_idle
     assert asked(one, HI, OURS, MORE)[0] is None
 
 
@@ -247,79 +249,79 @@ ITEM = {"type": "message", "role": "user", "content": [{"type": "input_text", "t
 
 
 def test_input_names_the_answer_under_way() -> None:
-    one = talk()
-    one.ask(request(HI))
-    assert not one.named
-    hear(one, created())
-    assert one.named
+    one = protocol()
+    one.send(request(HI))
+    assert not one.has_response_id
+    receive(one, created())
+    assert one.has_response_id
     said = json.loads(steered(one).message)
     assert said == {"type": "response.steer", "previous_response_id": "resp_1", "input": [ITEM]}
 
 
 def test_acknowledgements_come_in_order() -> None:
-    one = talk()
-    one.ask(request(HI))
-    hear(one, created())
+    one = protocol()
+    one.send(request(HI))
+    receive(one, created())
     first, second = steered(one), steered(one)
-    hear(one, taken())
+    receive(one, taken())
     assert (first.settled, second.settled) == (True, False)
-    hear(one, {"type": "response.steer.failed", "steer": {}, "error": {"code": "x", "message": "No."}})
+    receive(one, {"type": "response.steer.failed", "steer": {}, "error": {"code": "x", "message": "No."}})
     assert second.settled
     assert (first.error, second.error.message) == (None, "No.")
 
 
 def test_a_successor_is_waited_for() -> None:
-    one = talk()
-    one.ask(request(HI))
-    hear(one, created())
+    one = protocol()
+    one.send(request(HI))
+    receive(one, created())
     steered(one)
-    hear(one, taken(), ended(ANSWER, kind="incomplete"))
-    assert not one.at_rest
-    hear(one, created("resp_2"), ended({**ANSWER, "id": "msg_2"}, number="resp_2"))
-    assert one.at_rest
+    receive(one, taken(), ended(ANSWER, kind="incomplete"))
+    assert not one.is_idle
+    receive(one, created("resp_2"), ended({**ANSWER, "id": "msg_2"}, number="resp_2"))
+    assert one.is_idle
     later = {**OURS, "id": "msg_2"}
     assert asked(one, HI, OURS, ITEM, later, MORE) == ("resp_2", [MORE])
 
 
 def test_an_acknowledgement_is_waited_for() -> None:
-    one = talk()
-    one.ask(request(HI))
-    hear(one, created())
+    one = protocol()
+    one.send(request(HI))
+    receive(one, created())
     steered(one)
-    hear(one, ended(ANSWER))
-    assert not one.at_rest
-    hear(one, {"type": "response.steer.failed", "steer": {}, "error": {}})
-    assert one.at_rest
+    receive(one, ended(ANSWER))
+    assert not one.is_idle
+    receive(one, {"type": "response.steer.failed", "steer": {}, "error": {}})
+    assert one.is_idle
 
 
 def test_input_awaiting_results_is_sent_once() -> None:
-    one = talk()
-    one.ask(request(HI))
-    hear(one, created())
+    one = protocol()
+    one.send(request(HI))
+    receive(one, created())
     steered(one)
-    hear(one, taken(), ended(CALL))
-    assert not one.at_rest
-    hear(one, {"type": "response.steer.pending", "steer": {"id": "steer_1"}})
-    assert one.at_rest
+    receive(one, taken(), ended(CALL))
+    assert not one.is_idle
+    receive(one, {"type": "response.steer.pending", "steer": {"id": "steer_1"}})
+    assert one.is_idle
     output = {"type": "function_call_output", "call_id": "c1", "output": "noon"}
     call = {name: CALL[name] for name in ("type", "call_id", "name", "arguments")}
     assert asked(one, HI, call, ITEM, output) == ("resp_1", [output])
-    hear(one, created("resp_2"), ended(ANSWER, number="resp_2"))
+    receive(one, created("resp_2"), ended(ANSWER, number="resp_2"))
     assert asked(one, HI, call, ITEM, output, OURS, MORE) == ("resp_2", [MORE])
 
 
 def test_full_resend_includes_waiting_input() -> None:
-    one = talk()
-    one.ask(request(HI))
-    hear(one, created())
+    one = protocol()
+    one.send(request(HI))
+    receive(one, created())
     steered(one)
-    hear(one, taken(), ended(CALL), {"type": "response.steer.pending", "steer": {"id": "steer_1"}})
+    receive(one, taken(), ended(CALL), {"type": "response.steer.pending", "steer": {"id": "steer_1"}})
     assert asked(one, MORE, ITEM) == (None, [MORE, ITEM])
-    hear(one, created("resp_2"), ended(ANSWER, number="resp_2"))
-    assert one.at_rest
+    receive(one, created("resp_2"), ended(ANSWER, number="resp_2"))
+    assert one.is_idle
     assert asked(one, MORE, ITEM, OURS, HI) == ("resp_2", [HI])
 
 
 def test_servers_that_take_none_are_named() -> None:
     with pytest.raises(Unsupported, match="accepts no input while it responds"):
-        steered(talk(Quirks(delivery=DeliveryQuirks(steering=False))))
+        steered(protocol(Quirks(delivery=DeliveryQuirks(steering=False))))
