@@ -10,7 +10,8 @@ calls may end in any order, and a newer version of the agent may have one tool, 
 Keys of a run (3 is the number of the step; the first is 0):
 
     3/history               what a context effect made of the history
-    3/effects               the tokens of effects that changed what the model sees, and not the history
+    3/effects               the tokens of effects that changed what the model sees, and not the history;
+                            3/effects/2 those of the next process, if one died before the response
     3/inbox                 the messages that were sent to the run and delivered before step 3; 3/inbox/2 is
                             number 2 and later ones, which came while the run was about to end
     3/before_model          decision of the hook; the same for 3/after_model

@@ -147,11 +147,12 @@ class StepPlanner:
         If the response is recorded, only the tools of the plan are needed: nothing else is evaluated again.
         """
         plan = await prepared(self._prepare_step, state)
-        if recorder is not None and await recorder.has_response(state.step):
-            await self._effects.last(state, recorder, asked=True)
+        if recorder is not None:
             for expense in await recorder.spent_on_shown(state.step):
                 state.spend(*expense)
-            return plan
+            if await recorder.has_response(state.step):
+                await self._effects.last(state, recorder, asked=True)
+                return plan
         decision = await self._decided(state, recorder)
         match decision:
             case None | Proceed():

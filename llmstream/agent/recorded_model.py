@@ -56,7 +56,7 @@ _Delta: TypeAlias = TextDelta | ReasoningDelta | ToolInputDelta
 class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first line of a recorded response; the others are its events.
 
-    request:     digest of the messages that were sent
+    request:     digest of the conversation before it
     model:       the requested "provider:model"
     answered_by: the one that responded, if different
     usage:       tokens of the response
@@ -163,16 +163,17 @@ class Digests:
 class RecordedModel:
     """A model for one step of a run. See `CallingModel`.
 
-    price: cost of tokens of a model; called when a response is recorded
-    cost:  of the one response that was recorded or read; None before that, or if the price is unknown
+    digest: of the conversation before the step
+    price:  cost of tokens of a model; called when a response is recorded
+    cost:   of the one response that was recorded or read; None before that, or if the price is unknown
     """
 
-    def __init__(self, model: CallingModel, steps: Steps, key: str, digests: Digests, price: PriceOf) -> None:
+    def __init__(self, model: CallingModel, steps: Steps, key: str, digest: str, price: PriceOf) -> None:
         self.cost: float | None = None
         self._price = price
         self.name, self.provider = model.name, model.provider
         self.options, self.deadlines = model.options, model.deadlines
-        self._model, self._steps, self._key, self._digests = model, steps, key, digests
+        self._model, self._steps, self._key, self._digest = model, steps, key, digest
         self._count = 0
 
     async def load(self) -> None:
@@ -183,7 +184,7 @@ class RecordedModel:
         """A call that sends a request only if no response is recorded."""
         self._count += 1
         key = self._key if self._count == 1 else f"{self._key}/{self._count}"
-        head = Head(request=self._digests.of(request.messages), model=f"{self.provider.name}:{self.name}")
+        head = Head(request=self._digest, model=f"{self.provider.name}:{self.name}")
         model = self._model
 
         def attach(token: ResumeToken) -> Call:
@@ -394,7 +395,8 @@ class _RecordedCall:
         head, events = read_response(data)
         if head.request != self._head.request:
             _log.warning(
-                "run %s: the request of %s differs from the recorded one; the recorded response is used",
+                "run %s: the conversation before %s differs from the recorded one; the recorded response is "
+                "used",
                 self._steps.run,
                 self._key,
             )

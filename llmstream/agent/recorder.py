@@ -7,7 +7,7 @@ readable by later versions, never pickle.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -160,17 +160,17 @@ def decision_from(value: Mapping[str, Any]) -> Approve | Deny:
 class Recorder:
     """Records the steps of one run, and returns recorded ones.
 
-    steps:   the port
-    digests: of the conversation
+    steps: the port
     """
 
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
-        self.digests = Digests()
+        self._digests = Digests()
         self._counts: dict[str, int] = {}
         self._scopes: dict[str, str] = {}
         self._delivered = 0  # number of delivered inbox messages
         self._looked = -1  # the step before which the inbox was last read
+        self._paid = 0  # how often effects were recorded in the current step
 
     def numbered(self, key: str) -> str:
         """The key of an operation that may repeat within a step, in a fixed order: "key", "key/2"."""
@@ -188,9 +188,15 @@ class Recorder:
         """Whether the response of the model is recorded."""
         return await self.steps.wait(f"{number}/model", 0) is not None
 
-    def model(self, model: CallingModel, number: int, price: PriceOf) -> RecordedModel:
-        """The model of a step."""
-        return RecordedModel(model, self.steps, f"{number}/model", self.digests, price)
+    def model(
+        self, model: CallingModel, number: int, conversation: Sequence[Message], price: PriceOf
+    ) -> RecordedModel:
+        """The model of a step.
+
+        conversation: of the run. Not what the model is sent: hooks and effects are not asked about a step
+                      whose response is recorded
+        """
+        return RecordedModel(model, self.steps, f"{number}/model", self._digests.of(conversation), price)
 
     # Calls.
 
@@ -381,12 +387,18 @@ class Recorder:
             return _encode(RecordedHistory(spent=spent))
 
         if spent:
-            await self.steps.step(f"{number}/effects", do, again=True)
+            await self.steps.step(_effects_key(number, self._paid), do, again=True)
 
     async def spent_on_shown(self, number: int) -> Spent:
-        """What `shown` has recorded."""
-        data = await self.steps.wait(f"{number}/effects", 0)
-        return () if data is None else _read(data, RecordedHistory).spent
+        """What `shown` has recorded.
+
+        More than once if a process died before the response: the next one applies the effects again.
+        """
+        self._paid, found = 0, list[Expense]()
+        while (data := await self.steps.wait(_effects_key(number, self._paid), 0)) is not None:
+            self._paid += 1
+            found += _read(data, RecordedHistory).spent
+        return tuple(found)
 
     # A run that waits.
 
@@ -428,6 +440,10 @@ class Recorder:
             return _encode(given)
 
         await self.steps.step(key, do, again=True)
+
+
+def _effects_key(number: int, paid: int) -> str:
+    return f"{number}/effects/{paid + 1}" if paid else f"{number}/effects"
 
 
 def _recorded_verdict(verdict: Verdict) -> _RecordedVerdict:

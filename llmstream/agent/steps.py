@@ -144,7 +144,7 @@ class RunContext:
             return None
 
         def recorded(model: CallingModel) -> CallingModel:
-            self._recorded = recorder.model(model, number, self.state.priced)
+            self._recorded = recorder.model(model, number, self.state.conversation, self.state.priced)
             return self._recorded
 
         return recorded

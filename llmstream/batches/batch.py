@@ -24,7 +24,7 @@ import msgspec
 from llmstream.batches.apis import BatchApi, JobState, NewJob, Outcome, api_of
 from llmstream.batches.record import Part, Record, ids_of
 from llmstream.batches.rows import Reader, Rows, Waiting, Written, lines_in, not_made, own_options, written
-from llmstream.batches.vendor import GRACE_S, UnknownJob, Vendor
+from llmstream.batches.vendor import CUT, GRACE_S, UnknownJob, Vendor
 from llmstream.errors import (
     AuthenticationError,
     BadRequest,
@@ -38,6 +38,7 @@ from llmstream.mapping.lines import JSONLines
 from llmstream.mapping.options import asked_of, list_prices, make
 from llmstream.mapping.result import MapResult
 from llmstream.mapping.row import prompt_function, prompt_name
+from llmstream.streams.attempts import wait_before_retry_s
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt, with_defaults, with_output
 from llmstream.usage import Usage
@@ -478,8 +479,8 @@ class Batch(Generic[Item, T]):
     async def _store(self, part: Part, state: JobState) -> None:
         """Writes the results of a part next to the record: vendors delete them after a while."""
         path = self._record.results_path(part)
-        await self._vendor.download(path + ".tmp", state)
-        if state.finished and not state.problem and not self._has_outcome(part, path + ".tmp"):
+        await self._download(part, path + ".tmp", state)
+        if state.finished and not state.problem and not self._outcomes_in(part, path + ".tmp"):
             os.unlink(path + ".tmp")
             raise _no_results(part)
         # Before the record is updated: a record never names results that are not complete.
@@ -517,10 +518,28 @@ class Batch(Generic[Item, T]):
             for request in ids_of(part):
                 self._errors.setdefault(request, _refused(part))
 
-    def _has_outcome(self, part: Part, path: str) -> bool:
-        """Whether a file has a result of the part, which neither a page of a proxy nor another job's has."""
+    async def _download(self, part: Part, path: str, state: JobState) -> None:
+        """Writes the results of a part; again if they are fewer than the vendor counts.
+
+        A file may end early at the end of a line, and the rows of the others would be paid again.
+        """
+        attempt = 0
+        while True:
+            attempt += 1
+            await self._vendor.download(path, state)
+            # Without any result it is another matter, which `_store` reports.
+            if not 0 < self._outcomes_in(part, path) < min(state.finished, part.size):
+                return
+            wait_s = wait_before_retry_s(self._model.retry, CUT, attempt)
+            if wait_s is None:
+                return
+            await asyncio.sleep(wait_s)
+
+    def _outcomes_in(self, part: Part, path: str) -> int:
+        """Of how many requests a file has results; none in the page of a proxy, or those of another job."""
         found = (outcome for line in lines_in(path) if (outcome := self._api.outcome(line)))
-        return any(outcome.custom_id.startswith(f"{part.name}-") for outcome in found)
+        begins = f"{part.name}-"
+        return len({outcome.custom_id for outcome in found if outcome.custom_id.startswith(begins)})
 
     def _outcomes(self, part: Part) -> Iterator[tuple[str, Outcome]]:
         """The stored outcomes of the rows that are in the input, in the vendor's order."""

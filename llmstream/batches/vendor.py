@@ -17,7 +17,7 @@ from llmstream.request import Request
 from llmstream.streams.attempts import wait_before_retry_s
 from llmstream.streams.model import Model
 
-__all__ = ["GRACE_S", "UnknownJob", "Vendor"]
+__all__ = ["CUT", "GRACE_S", "UnknownJob", "Vendor"]
 
 T = TypeVar("T")
 
@@ -28,7 +28,8 @@ _OVERLOADED: Final = 529
 # Of the end of a file of results: most of its lines are shorter.
 _LOOK_BACK: Final = 64 * 1024
 
-_CUT: Final[LLMStreamError] = IncompleteStream("a file of results ends in the middle of a line")
+CUT: Final[LLMStreamError] = IncompleteStream("a file of results ends early")
+"""Why a file is fetched again."""
 
 # For a file of tens of megabytes over a slow connection; a silent server hits the read timeout much sooner.
 _EXCHANGE_S: Final = 900.0
@@ -143,7 +144,7 @@ class Vendor:
             attempt += 1
             try:
                 await exchange(self._model, http, into=file)
-                failure, cut = _CUT, _is_cut(file, began)
+                failure, cut = CUT, _is_cut(file, began)
                 if not cut:
                     return
             except LLMStreamError as error:

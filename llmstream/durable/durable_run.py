@@ -81,12 +81,15 @@ class RunInfo(msgspec.Struct, frozen=True):
     ready: bool
 
     @classmethod
-    def of(cls, record: RunRecord, usage: dict[str, Usage], cost: float | None = None) -> RunInfo:
+    def of(cls, record: RunRecord, usage: dict[str, Usage], cost: float | None) -> RunInfo:
         """The public part of a record.
 
-        cost: so far, of a run that is in progress
+        usage, cost: the sums of the recorded responses. A run that ended by itself knows also what a response
+                     that failed has used; the outcome of one that was stopped may be from before
         """
         result = record.result
+        if record.state in ("done", "failed") and result.usage_by_model:
+            usage, cost = result.usage_by_model, result.cost_estimate
         return cls(
             run=record.run,
             agent=record.agent,
@@ -100,7 +103,7 @@ class RunInfo(msgspec.Struct, frozen=True):
             text=result.text,
             finish_reason=result.finish_reason,
             usage_by_model=usage,
-            cost_estimate=cost if record.state == "running" and cost is not None else result.cost_estimate,
+            cost_estimate=cost,
             error=result.error,
             ready=record.state == "waiting" and record.ready,
         )

@@ -338,7 +338,10 @@ class Runs:
         record = await self._store.record(run)
         if record is None:
             return None
-        return RunInfo.of(record, await self._store.usage(run), await self._store.cost(run))
+        return await self._summed(record)
+
+    async def _summed(self, record: RunRecord) -> RunInfo:
+        return RunInfo.of(record, await self._store.usage(record.run), await self._store.cost(record.run))
 
     async def list(
         self, *, state: State | None = None, agent: str | None = None, limit: int = 100
@@ -351,7 +354,13 @@ class Runs:
             raise InvalidRequest(f"a run has no state {state!r}; states are {', '.join(get_args(State))}")
         await self._open()
         found = await self._store.records(state, None if agent is None else [agent], limit)
-        return [RunInfo.of(record, record.result.usage_by_model) for record in found]
+        return [
+            # A run that was stopped after its process had died has no outcome, or an earlier one.
+            await self._summed(record)
+            if record.state == "stopped"
+            else RunInfo.of(record, record.result.usage_by_model, record.result.cost_estimate)
+            for record in found
+        ]
 
     async def delete(self, run: str) -> None:
         """Deletes a run, its steps and its events at once. Stop an open one first."""

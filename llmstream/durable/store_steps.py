@@ -240,13 +240,19 @@ def _is_of_step(key: str, kind: str) -> bool:
     return last == kind and above.rpartition("/")[2].isdecimal()
 
 
+def _is_of_effects(key: str) -> bool:
+    """Whether it is "3/effects", or "3/effects/2" if effects were applied again."""
+    above, _, last = key.rpartition("/")
+    return _is_of_step(above if last.isdecimal() else key, "effects")
+
+
 def _usage(key: str, data: bytes) -> tuple[str, str]:
     """Model and tokens of a response, or of what context effects asked, with their cost if it is known."""
     try:
         if _is_response(key):
             head = _head.decode(data.partition(b"\n")[0])
             return usage_row([Expense(head.answered_by or head.model, head.usage, head.cost)])
-        if _is_of_step(key, "history") or _is_of_step(key, "effects"):
+        if _is_of_step(key, "history") or _is_of_effects(key):
             return usage_row(_history.decode(data).spent)
     except msgspec.MsgspecError:  # not recorded by an agent
         pass

@@ -147,11 +147,22 @@ async def test_cut_file_is_fetched_again(tmp_path: Path, vendor: str, way: str, 
         assert sorted(bench.paid) == sorted(ROWS)
 
 
+@pytest.mark.parametrize("vendor", ALL)
+async def test_short_file_is_fetched_again(tmp_path: Path, vendor: str, monkeypatch) -> None:
+    """It ends after a complete line, so only the vendor's own count shows that some are missing."""
+    monkeypatch.setattr("llmstream.batches.apis.GoogleBatches._inline_bytes", 100)
+    async with hostile() as bench:
+        bench.way.spoil = of_results(lambda body: b"".join(body.splitlines(keepends=True)[:5]), times=1)
+        batch = await bench.model(vendor).submit(ROWS, keep=tmp_path / "job.json")
+        assert answers(await bench.collect(batch)) == EXPECTED
+        assert sorted(bench.paid) == sorted(ROWS)
+
+
 async def test_file_that_stays_cut_is_read(tmp_path: Path) -> None:
     """Then the rows of its missing lines are submitted again, and no others."""
     async with hostile() as bench:
-        # All attempts at the first file: two more than the first one.
-        bench.way.spoil = of_results(lambda body: body[: len(body) * 2 // 3], times=3)
+        # All attempts at the first file: three for its last line, and each of these for the vendor's count.
+        bench.way.spoil = of_results(lambda body: body[: len(body) * 2 // 3], times=9)
         batch = await bench.model("openai").submit(ROWS, keep=tmp_path / "job.json")
         assert answers(await bench.collect(batch)) == EXPECTED
         assert set(bench.paid) == set(ROWS)

@@ -16,9 +16,12 @@ from llmstream.agent import RunState
 from llmstream.durable import Runs
 from llmstream.durable.sqlite import SQLiteRunStore
 from llmstream.durable.store import State
-from llmstream.errors import AuthenticationError, LLMStreamError, LogUnavailable, Stopped
+from llmstream.errors import AuthenticationError, LLMStreamError, LogUnavailable, ServerError, Stopped
+from llmstream.events import Usage
 from llmstream.log import Logs, open_logs
-from llmstream.simulator.script import Refuse
+from llmstream.middleware import Ask, wrap
+from llmstream.request import Request
+from llmstream.simulator.script import Call, Refuse
 from llmstream.testing import ScriptedModel, Turn
 from tests.durable.clerk import ANSWER, PROMPT, Effects, clerk
 
@@ -179,6 +182,55 @@ async def test_stopped_run_stays_stopped(tmp_path: Path, effects: Effects) -> No
             await runs.stream(clerk(effects), "order").collect()
         assert await logged(runs.logs) == events
     assert effects.path.read_text() == done
+
+
+async def test_tokens_of_a_run_without_process(place: str) -> None:
+    """Nobody has written the outcome of a run that is stopped after its process has died."""
+    died = asyncio.Event()
+
+    async def pay() -> str:
+        """Pay."""
+        died.set()
+        await asyncio.Event().wait()
+        return "paid"
+
+    turns = ScriptedModel(Turn(text="Paying.", calls=(Call("pay"),)))
+    agent = ls.Agent(turns, name="clerk", tools=[pay], price=lambda model, usage: 1.0)
+    async with Runs(place) as runs:
+        reading = asyncio.ensure_future(runs.run(agent, "order", PROMPT))
+        await died.wait()
+        reading.cancel()
+    async with Runs(place) as runs:
+        await runs.stop("order")
+        info = await runs.status("order")
+        assert [info] == await runs.list()
+        assert info is not None
+        assert (info.state, info.cost_estimate) == ("stopped", 1.0)
+        assert info.usage.output_tokens
+
+
+async def test_tokens_of_a_failed_response(place: str) -> None:
+    """The end of the log has them, and so does the status."""
+    used = Usage(input_tokens=7, output_tokens=0, total_tokens=7)
+
+    async def breaks(request: Request, ask: Ask) -> AsyncIterator[ls.Event]:
+        yield ls.StreamStart()
+        failure = ServerError("The model is down.")
+        failure.usage = used
+        raise failure
+
+    agent = ls.Agent(wrap(ScriptedModel(ANSWER), breaks), name="clerk", price=lambda model, usage: 1.0)
+    async with Runs(place) as runs:
+        found = list[ls.Event]()
+        with pytest.raises(ServerError):
+            async for event in runs.stream(agent, "order", PROMPT):
+                found.append(event)
+        info = await runs.status("order")
+        assert [info] == await runs.list()
+        assert info is not None
+        assert isinstance(found[-1], ls.Finish)
+        assert info.usage == found[-1].usage == used
+        assert info.cost_estimate == 1.0
 
 
 async def test_requested_stop_outlives_its_process(tmp_path: Path, effects: Effects) -> None:

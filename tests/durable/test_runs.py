@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -14,11 +14,12 @@ import pytest
 import llmstream as ls
 from llmstream import grammar
 from llmstream.agent import Again, Hooks, RunState, step_count
-from llmstream.agent.context import summarise
+from llmstream.agent.context import sliding_window, summarise
 from llmstream.durable import Runs
 from llmstream.durable.store_steps import StoreSteps
 from llmstream.errors import InvalidOutput, InvalidRequest, Stopped
 from llmstream.events import RetryNotice
+from llmstream.middleware import Ask, wrap
 from llmstream.request import Request
 from llmstream.simulator.script import Call
 from llmstream.testing import ScriptedModel, Turn
@@ -403,6 +404,67 @@ async def test_tokens_of_summaries_count(place: str, replace: bool) -> None:
         )
         await again.collect()
         assert (again.usage_by_model, again.cost_estimate) == (info.usage_by_model, 11.0)
+
+
+async def test_summary_paid_again_counts(place: str) -> None:
+    """Its process dies between a summary and the response; the next one needs the summary once more."""
+    chat = [ls.Message.user("Hello. " * 50), ls.Message.assistant("Hello."), ls.Message.user(PROMPT)]
+    begun = asyncio.Event()
+
+    async def stalls(request: Request, ask: Ask) -> AsyncIterator[ls.Event]:
+        if not begun.is_set():
+            begun.set()
+            await asyncio.Event().wait()
+        async for event in ask(request):
+            yield event
+
+    def agent() -> ls.Agent:
+        short = ScriptedModel("They greeted.", model="short")
+        return ls.Agent(
+            wrap(ScriptedModel(ANSWER), stalls),
+            name="clerk",
+            context_effects=[summarise(short, when_tokens_over=50, keep_turns=1)],
+            price=lambda model, usage: 1.0 if model == "scripted:short" else 10.0,
+        )
+
+    async with Runs(place) as runs:
+        reading = asyncio.ensure_future(runs.run(agent(), "order", chat))
+        await begun.wait()
+        reading.cancel()
+        once = (await runs._store.usage("order"))["scripted:short"]
+    async with Runs(place) as runs:
+        found = [event async for event in runs.stream(agent(), "order")]
+        info = await runs.status("order")
+        assert info is not None
+        assert info.usage_by_model["scripted:short"] == once + once
+        assert isinstance(found[-1], ls.Finish)
+        assert info.usage == found[-1].usage
+        assert (info.cost_estimate, await runs._store.cost("order")) == (12.0, 12.0)
+
+
+async def test_shorter_request_is_no_difference(place: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What a context effect left out is not missing from the conversation when the run is recovered."""
+
+    def agent() -> ls.Agent:
+        turns = by_answers(Turn(calls=(Call("pay"),)), ANSWER)
+        pay = ls.tool(lambda: "paid", name="pay", description="Pay.", needs_approval=True)
+        return ls.Agent(ScriptedModel(turns), name="clerk", tools=[pay], context_effects=[sliding_window(1)])
+
+    chat = [ls.Message.user("Hello."), ls.Message.user(PROMPT)]
+    async with Runs(place) as runs:
+        run = runs.stream(agent(), "order", chat)
+        _ = [event async for event in run]
+        await runs.decide("order", {run.pending[0].approval_id: True})
+    async with Runs(place) as runs:
+        assert (await runs.run(agent(), "order")).text == ANSWER
+        assert "differs" not in caplog.text
+    other = ScriptedModel(by_answers(Turn(calls=(Call("pay"),)), ANSWER))
+    changed = ls.Agent(other, name="clerk", instructions="Others.")
+    async with Runs(place) as runs:
+        steps = StoreSteps(runs._store, "order", 0, await runs._store.steps("order"))
+        with contextlib.suppress(ls.LLMStreamError):
+            await changed.stream(chat, steps=steps).collect()
+    assert "before 0/model differs" in caplog.text
 
 
 @pytest.mark.parametrize("run", ["", "x" * 513, "a\0b", "\ud800", 5])
