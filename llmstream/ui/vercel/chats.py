@@ -11,32 +11,36 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, Unpack
 
 import msgspec
 
 from llmstream.agent.config import RunOptions
-from llmstream.agent.nested import shown_ids
-from llmstream.agent.suspension import Suspension
-from llmstream.chats.content import ToolResult, outcome_mark
-from llmstream.chats.message import Message, Role
+from llmstream.chats.content import outcome_mark
+from llmstream.chats.message import Role
 from llmstream.errors import InvalidRequest, LogError, LogLost, RunNotFound
 from llmstream.events import Event, Finish, RetryNotice, StreamStart, ToolApprovalRequest
 from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.events import ToolResult as ToolResultEvent
 from llmstream.log import Live, Logs, RunStatus, open_logs
 from llmstream.serve.body import Body
-from llmstream.tools.approval import Approve, Deny, PendingCall
 from llmstream.tools.outcome import CANCELLED
 from llmstream.ui.vercel.conversations import Conversation, Conversations, open_conversations
-from llmstream.ui.vercel.history import dump, message_events, messages_of, without_placeholders
-from llmstream.ui.vercel.reading import Limits, PageRequest, read
+from llmstream.ui.vercel.history import dump, message_events, messages_of
+from llmstream.ui.vercel.reading import Limits, read
 from llmstream.ui.vercel.runs import PageRun
-from llmstream.ui.vercel.writer import Version, Writer, answer_metadata
+from llmstream.ui.vercel.turns import (
+    Turn,
+    answer_place,
+    index_of,
+    requested_turn,
+    shown_calls,
+    with_answer,
+)
+from llmstream.ui.vercel.writer import Version, Writer
 
 if TYPE_CHECKING:
     from llmstream.agent.agent import Agent
@@ -151,7 +155,7 @@ class Chats:
             old, status = await self._found(key)
         if _is_open(status) or _is_starting(old, status):
             return Body.plain(409, _BUSY)
-        turn = _turn(old, request)
+        turn = requested_turn(old, request)
         if turn is None:
             return Body.plain(409, _STALE)
         try:
@@ -166,7 +170,7 @@ class Chats:
             run=secrets.token_hex(16),
             message_id=turn.message_id,
             continued=0 if turn.resumed is None else len(turn.messages),
-            waited=_shown_calls(turn.resumed),
+            waited=shown_calls(turn.resumed),
             begun=time.time(),
             version=old.version,
         )
@@ -214,7 +218,7 @@ class Chats:
         messages, suspension = found.messages, found.suspension
         if resume and _is_recent(status):
             # `resume` gives the page this message again, from its beginning.
-            messages = messages[: _index(messages, Role.ASSISTANT, found.message_id)]
+            messages = messages[: index_of(messages, Role.ASSISTANT, found.message_id)]
             suspension = None
         shown = [message for message in messages if message.role != Role.SYSTEM]
         return dump(shown, suspension, version=version or self._version)
@@ -249,7 +253,7 @@ class Chats:
         with suppress(RunNotFound, LogLost):  # the log has already deleted the run
             events = [event async for event in self._events(found.run)]
         messages = messages_of(found.messages, events)
-        at = None if found.continued else _answer_place(messages, len(found.messages))
+        at = None if found.continued else answer_place(messages, len(found.messages))
         if at is not None:
             messages[at] = messages[at].with_meta("id", found.message_id)
         saved = msgspec.structs.replace(found, messages=tuple(messages), stored=True)
@@ -276,7 +280,7 @@ class Chats:
             return False
         return True
 
-    def _run(self, turn: _Turn, deps: Any, options: RunOptions) -> AgentRun[Any]:
+    def _run(self, turn: Turn, deps: Any, options: RunOptions) -> AgentRun[Any]:
         if turn.resumed is None:
             return self.agent.stream(list(turn.messages), deps=deps, **options)
         given = {name: value for name, value in options.items() if name in _RESUMABLE}
@@ -288,10 +292,10 @@ class Chats:
             **given,  # type: ignore[arg-type]
         )
 
-    async def _start(self, key: str, run: AgentRun[Any], turn: _Turn, begun: Conversation) -> None:
+    async def _start(self, key: str, run: AgentRun[Any], turn: Turn, begun: Conversation) -> None:
         async def store() -> None:
             ended = msgspec.structs.replace(
-                begun, messages=_with_answer(run, turn), suspension=run.suspended, stored=True
+                begun, messages=with_answer(run, turn), suspension=run.suspended, stored=True
             )
             current: Conversation | None = ended
             # Another process may have stored the log's content, if this one took long to end.
@@ -341,7 +345,7 @@ class Chats:
     async def _replayed(self, conversation: Conversation) -> AsyncGenerator[Event]:
         """The events of the last run, after those of the message that it continues."""
         earlier = conversation.messages[: conversation.continued]
-        start = _index(earlier, Role.ASSISTANT, conversation.message_id)
+        start = index_of(earlier, Role.ASSISTANT, conversation.message_id)
         async with aclosing(self._events_for_page(conversation)) as events:
             async for event in events:
                 yield event
@@ -380,106 +384,3 @@ def _is_recent(status: RunStatus | None) -> bool:
 def _key(user: str, chat_id: str) -> str:
     """Joins user and chat id, so that no user can access another's conversation."""
     return json.dumps([user, chat_id])
-
-
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """The run that a request starts.
-
-    messages:   the conversation before the run
-    message_id: of the assistant message that the run writes
-    resumed:    the suspension that it continues, or None
-    decisions, results: with which it continues
-    """
-
-    messages: tuple[Message, ...]
-    message_id: str
-    resumed: Suspension | None = None
-    decisions: Mapping[str, Approve | Deny] = field(default_factory=dict)
-    results: Sequence[ToolResult] = ()
-
-
-def _turn(old: Conversation, request: PageRequest) -> _Turn | None:
-    """The run that a request starts; None if it does not fit the stored conversation."""
-    # Placeholder results of waiting calls are only for vendors.
-    messages = without_placeholders(old.messages, old.suspension)
-    message_id = f"msg_{secrets.token_hex(12)}"
-    if request.trigger == "regenerate-message":
-        kept = _before_answer(messages, request.message_id)
-        return _Turn(kept, message_id) if kept else None
-    if request.messages:
-        new = request.messages[-1]
-        at = _index(messages, Role.USER, (new.metadata or {}).get("id"))
-        # A known id is that of an edited message, or of one resent after a network failure.
-        return _Turn((*messages[:at], new), message_id)
-    if old.suspension is None or old.message_id is None:
-        return None
-    pending = old.suspension.pending
-    approvals = {call.approval_id for call in pending if call.approval_id}
-    # The page has a different id for a call that repeats an id, so older results cannot answer newer calls.
-    names = shown_ids(old.suspension)
-    external = {names[call.call_id]: call.call_id for call in pending if not call.approval_id}
-    # A page sends all decisions that its message has, older ones too.
-    decisions = {name: decision for name, decision in request.decisions.items() if name in approvals}
-    results = [
-        msgspec.structs.replace(result, tool_call_id=external[result.tool_call_id])
-        for result in request.results
-        if result.tool_call_id in external
-    ]
-    # Nothing in the request matches a waiting call: it was decided in another tab.
-    if not decisions and not results:
-        return None
-    return _Turn(messages, old.message_id, old.suspension, decisions, results)
-
-
-def _shown_calls(resumed: Suspension | None) -> tuple[PendingCall, ...]:
-    """The calls that waited, with the ids that the page has of them."""
-    if resumed is None:
-        return ()
-    names = shown_ids(resumed)
-    return tuple([msgspec.structs.replace(call, call_id=names[call.call_id]) for call in resumed.pending])
-
-
-def _before_answer(messages: tuple[Message, ...], message_id: str | None) -> tuple[Message, ...]:
-    """The conversation up to the user message whose response is to be made again."""
-    at = _index(messages, Role.ASSISTANT, message_id)
-    if at is not None:
-        return messages[:at]
-    at = _index(messages, Role.USER, message_id)
-    if at is None:
-        # Without an id it is the last one.
-        users = [place for place, message in enumerate(messages) if message.role == Role.USER]
-        at = users[-1] if users else -1
-    return messages[: at + 1]
-
-
-def _index(messages: Sequence[Message], role: Role, message_id: object) -> int | None:
-    """The place of the message that has an id, or None."""
-    if message_id is None:
-        return None
-    for place, message in enumerate(messages):
-        if message.role == role and (message.metadata or {}).get("id") == message_id:
-            return place
-    return None
-
-
-def _with_answer(run: AgentRun[Any], turn: _Turn) -> tuple[Message, ...]:
-    """The conversation after a run; the first message of its turn has the id, usage, model and cost."""
-    messages = run.messages()
-    if messages and messages[0].role == Role.SYSTEM:
-        del messages[0]  # the agent's instructions, which the next run adds itself
-    # A suspension has the history as it was before the id was set.
-    at = _index(turn.messages, Role.ASSISTANT, turn.message_id)
-    start = len(turn.messages) if at is None else at
-    place = _answer_place(messages, start)
-    if place is not None:
-        model = None if run.response is None else run.response.model_id or run.response.model
-        shown = answer_metadata(run.total_usage, model, run.cost_estimate)
-        messages[place].metadata = {**(messages[place].metadata or {}), **shown, "id": turn.message_id}
-    return tuple(messages)
-
-
-def _answer_place(messages: Sequence[Message], start: int) -> int | None:
-    """The place of the first assistant message from `start` on, or None."""
-    places = range(start, len(messages))
-    return next((place for place in places if messages[place].role == Role.ASSISTANT), None)
