@@ -21,14 +21,14 @@ import msgspec
 from llmstream.agent.config import RunOptions
 from llmstream.chats.content import outcome_mark
 from llmstream.chats.message import Role
-from llmstream.errors import InvalidRequest, LogError, LogLost, RunNotFound
+from llmstream.errors import InvalidRequest, LogError, LogLost, RunExists, RunNotFound
 from llmstream.events import Event, Finish, RetryNotice, StreamStart, ToolApprovalRequest
 from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.events import ToolResult as ToolResultEvent
 from llmstream.log import Live, Logs, RunStatus, open_logs
 from llmstream.serve.body import Body
 from llmstream.tools.outcome import CANCELLED
-from llmstream.ui.vercel.conversations import Conversation, Conversations, open_conversations
+from llmstream.ui.vercel.conversations import Conversation, Conversations, Decided, open_conversations
 from llmstream.ui.vercel.history import dump, message_events, messages_of
 from llmstream.ui.vercel.reading import Limits, read
 from llmstream.ui.vercel.runs import PageRun
@@ -55,8 +55,10 @@ MakeWriter: TypeAlias = Callable[[Version, str | None], Writer]
 # How long after its end a response is replayed: longer than a page takes from loading to its request.
 _RECENT_S: Final = 30.0
 
-# How long another process may take from storing a conversation to the first event of its run.
-_START_S: Final = 10.0
+# How long another request may take from storing a conversation to starting its run. A slower one cannot start
+# it any more: its run is claimed, or its version of the conversation replaced.
+_START_S: Final = 1.0
+_LOOK_S: Final = 0.02
 
 # How long a stopped run may take to clean up its tools and write its end.
 _STOP_S: Final = 10.0
@@ -145,7 +147,7 @@ class Chats:
         except InvalidRequest as error:
             return Body.plain(400, str(error))
         key = _key(user, request.id)
-        old, status = await self._found(key)
+        old, status = await self._started(key)
         if status is not None and _is_open(status):
             if request.messages or request.trigger == "regenerate-message":
                 await self._stop(status)
@@ -165,33 +167,19 @@ class Chats:
                 raise  # options of the application
             _log.warning("a decision of a page was refused: %s", error)
             return Body.plain(400, _UNFIT)
-        begun = Conversation(
-            messages=turn.messages,
-            run=secrets.token_hex(16),
-            message_id=turn.message_id,
-            continued=0 if turn.resumed is None else len(turn.messages),
-            waited=shown_calls(turn.resumed),
-            begun=time.time(),
-            version=old.version,
-        )
-        # Checked by version: of two concurrent requests only one starts a run.
-        if not await self._store.save(key, begun):
+        begun = await self._begin(key, old, turn, run, complete=deps is None and not options)
+        if begun is None:
             return Body.plain(409, _BUSY)
-        try:
-            await self._start(key, run, turn, msgspec.structs.replace(begun, version=old.version + 1))
-        except LogError:
-            # Nothing has run: waiting calls continue to wait.
-            await self._store.save(key, msgspec.structs.replace(old, version=old.version + 1))
-            raise
         return self._body(begun, version, self._events_for_page(begun))
 
     async def resume(self, chat_id: str, *, user: str, version: Version | None = None) -> Body:
         """Replays the response in progress, and continues with new events; 204 if there is none.
 
         Also one that has just ended: a page that loaded before the end but sends its request after it could
-        not get the answer otherwise.
+        not get the answer otherwise. Decisions whose process died before their run began are continued here
+        and in `load`; with deps or options of the run, which are not stored, the page asks for them again.
         """
-        found, status = await self._found(_key(user, chat_id))
+        found, status = await self._continued(_key(user, chat_id))
         if not _is_recent(status):
             return Body.plain(204)
         return self._body(found, version, self._replayed(found))
@@ -202,7 +190,11 @@ class Chats:
         Its content so far is in the conversation. The page's own `stop()` only disconnects. A tool
         that does not end is waited for only some seconds; until its end a new message is refused with 409.
         """
-        _, status = await self._found(_key(user, chat_id))
+        key = _key(user, chat_id)
+        found, status = await self._started(key)
+        if found.decided is not None:
+            # Of a process that has died: the calls wait again, so that no page continues them.
+            await self._store.save(key, msgspec.structs.replace(found, decided=None, stored=True))
         return await self._stop(status)
 
     async def load(
@@ -214,7 +206,7 @@ class Chats:
                  then is left out. Older releases of npm ai would show it twice
         version: of npm ai in this page
         """
-        found, status = await self._found(_key(user, chat_id))
+        found, status = await self._continued(_key(user, chat_id))
         messages, suspension = found.messages, found.suspension
         if resume and _is_recent(status):
             # `resume` gives the page this message again, from its beginning.
@@ -246,9 +238,13 @@ class Chats:
         If its process died, the events in the log, which pages have seen, are stored now.
         """
         found = await self._store.load(key) or Conversation()
-        status = None if found.run is None else await self._logs.status(found.run)
-        if found.run is None or found.stored or _is_open(status) or _is_starting(found, status):
+        if found.run is None or found.decided is not None:
+            return found, None  # nothing has run since its suspension
+        status = await self._logs.status(found.run)
+        if found.stored or _is_open(status) or _is_starting(found, status):
             return found, status
+        if status is None and not await self._claimed(found.run):
+            return await self._found(key)
         events: list[Event] = []
         with suppress(RunNotFound, LogLost):  # the log has already deleted the run
             events = [event async for event in self._events(found.run)]
@@ -260,6 +256,45 @@ class Chats:
         # If it was not saved, another process saved it first.
         await self._store.save(key, saved)
         return await self._store.load(key) or Conversation(), status
+
+    async def _started(self, key: str) -> tuple[Conversation, RunStatus | None]:
+        """`_found`, once the run that another request is starting has begun, or is not going to begin."""
+        found, status = await self._found(key)
+        looks = round(_START_S / _LOOK_S) + 1
+        while _is_starting(found, status) and looks > 0:
+            await asyncio.sleep(_LOOK_S)
+            found, status = await self._found(key)
+            looks -= 1
+        return found, status
+
+    async def _continued(self, key: str) -> tuple[Conversation, RunStatus | None]:
+        """`_started`, and begins the run of decisions whose process died before it did."""
+        found, status = await self._started(key)
+        decided = found.decided
+        if decided is None or not decided.complete:
+            return found, status
+        turn = Turn(
+            found.messages, str(found.message_id), found.suspension, decided.decisions, decided.results
+        )
+        try:
+            run = self._run(turn, None, {})
+        except InvalidRequest as error:
+            _log.warning("a stored decision cannot continue its run: %s", error)
+            return found, status
+        await self._begin(key, found, turn, run, complete=True)
+        return await self._found(key)
+
+    async def _claimed(self, run: str) -> bool:
+        """Claims a run that is not in the log, so that a slow process cannot begin it any more.
+
+        returns: False if it has just begun
+        """
+        try:
+            live = await self._logs.start(run, _no_events())
+        except RunExists:
+            return False
+        await live.wait()
+        return True
 
     async def _stop(self, status: RunStatus | None) -> bool:
         """Stops a run, and waits until its log is complete."""
@@ -292,7 +327,43 @@ class Chats:
             **given,  # type: ignore[arg-type]
         )
 
-    async def _start(self, key: str, run: AgentRun[Any], turn: Turn, begun: Conversation) -> None:
+    async def _begin(
+        self, key: str, old: Conversation, turn: Turn, run: AgentRun[Any], *, complete: bool
+    ) -> Conversation | None:
+        """Stores the turn and starts its run.
+
+        complete: whether the run needs nothing but what is stored
+        returns:  the conversation; None if another request was first
+        raises:   LogError if the log cannot be written; then waiting calls continue to wait
+        """
+        begun = Conversation(
+            messages=turn.messages,
+            suspension=turn.resumed,
+            run=secrets.token_hex(16),
+            message_id=turn.message_id,
+            continued=0 if turn.resumed is None else len(turn.messages),
+            waited=shown_calls(turn.resumed),
+            begun=time.time(),
+            version=old.version,
+        )
+        if turn.resumed is not None:
+            decided = Decided(decisions=turn.decisions, results=tuple(turn.results), complete=complete)
+            begun = msgspec.structs.replace(begun, decided=decided)
+        # Checked by version: of two concurrent requests only one starts a run.
+        if not await self._store.save(key, begun):
+            return None
+        try:
+            started = await self._start(
+                key, run, turn, msgspec.structs.replace(begun, version=old.version + 1)
+            )
+        except RunExists:
+            return None  # it took too long, and another request has claimed the run
+        except LogError:
+            await self._store.save(key, msgspec.structs.replace(old, version=old.version + 1))
+            raise
+        return begun if started else None
+
+    async def _start(self, key: str, run: AgentRun[Any], turn: Turn, begun: Conversation) -> bool:
         async def store() -> None:
             ended = msgspec.structs.replace(
                 begun, messages=with_answer(run, turn), suspension=run.suspended, stored=True
@@ -305,16 +376,30 @@ class Chats:
                 current = await self._store.load(key)
             _log.warning("a conversation was changed or deleted during a run; its response is not stored")
 
+        allowed = asyncio.Event()
         source = PageRun(
             run,
             resumed=turn.resumed,
             decisions=turn.decisions,
             results=turn.results,
             before_finish=store,
+            allowed=allowed,
         )
         live = await self._logs.start(str(begun.run), source, stop_when_left_s=self._stop_when_left_s)
         self._lives.add(live)
         live.task.add_done_callback(lambda task: self._lives.discard(live))
+        try:
+            if begun.decided is not None:
+                # Before this is stored no tool runs, and after it no other process continues the decisions.
+                begun = msgspec.structs.replace(begun, suspension=None, decided=None)
+                if not await self._store.save(key, begun):
+                    return False
+                begun = msgspec.structs.replace(begun, version=begun.version + 1)
+            allowed.set()
+        finally:
+            if not allowed.is_set():
+                live.stop()
+        return True
 
     def _body(
         self, conversation: Conversation, version: Version | None, events: AsyncGenerator[Event]
@@ -372,8 +457,15 @@ def _is_open(status: RunStatus | None) -> bool:
 
 
 def _is_starting(conversation: Conversation, status: RunStatus | None) -> bool:
-    """Whether the run may be about to appear in the log: the conversation is stored first."""
-    return status is None and not conversation.stored and time.time() - conversation.begun < _START_S
+    """Whether the run may be about to begin: the conversation is stored first."""
+    # The clock may have been set back since.
+    return status is None and not conversation.stored and abs(time.time() - conversation.begun) < _START_S
+
+
+async def _no_events() -> AsyncGenerator[Event]:
+    """The events of a run that did not begin."""
+    return
+    yield
 
 
 def _is_recent(status: RunStatus | None) -> bool:

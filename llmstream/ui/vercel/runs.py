@@ -48,6 +48,7 @@ class PageRun:
     resumed:       the suspension that it continues
     decisions, results: with which it continues
     before_finish: called once when the run is over: before its last event, or when it is closed
+    allowed:       the run begins once it is set; one that is closed before has done nothing
     """
 
     def __init__(
@@ -58,8 +59,10 @@ class PageRun:
         decisions: Mapping[str, Approve | Deny] = {},
         results: Iterable[ChatResult] = (),
         before_finish: Callable[[], Awaitable[None]] | None = None,
+        allowed: asyncio.Event | None = None,
     ) -> None:
         self.run = run
+        self._allowed = allowed
         self._before_finish = before_finish
         names = {} if resumed is None else shown_ids(resumed)
         self._edited = [] if resumed is None else list(_edited(resumed, decisions, names))
@@ -84,6 +87,8 @@ class PageRun:
         await self.run.aclose()
 
     async def _read(self) -> AsyncGenerator[Event]:
+        if self._allowed is not None:
+            await self._allowed.wait()
         try:
             async with self.run, aclosing(aiter(self.run)) as events:
                 async for event in events:
