@@ -22,14 +22,14 @@ from llmstream.agent.config import RunOptions
 from llmstream.chats.content import outcome_mark
 from llmstream.chats.message import Role
 from llmstream.errors import InvalidRequest, LogError, LogLost, RunExists, RunNotFound
-from llmstream.events import Event, Finish, RetryNotice, StreamStart, ToolApprovalRequest
+from llmstream.events import Event, Finish, ResponseMetadata, RetryNotice, StreamStart, ToolApprovalRequest
 from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.events import ToolResult as ToolResultEvent
 from llmstream.log import Live, Logs, RunStatus, open_logs
 from llmstream.serve.body import Body
 from llmstream.tools.outcome import CANCELLED
 from llmstream.ui.vercel.conversations import Conversation, Conversations, Decided, open_conversations
-from llmstream.ui.vercel.history import dump, message_events, messages_of
+from llmstream.ui.vercel.history import dump, message_events, messages_of, without_placeholders
 from llmstream.ui.vercel.reading import Limits, read
 from llmstream.ui.vercel.runs import PageRun
 from llmstream.ui.vercel.turns import (
@@ -182,6 +182,9 @@ class Chats:
         found, status = await self._continued(_key(user, chat_id))
         if not _is_recent(status):
             return Body.plain(204)
+        # The process may have died between storing the response and writing its end into the log.
+        if found.finish is not None and (status is None or status.state != "closed"):
+            return self._body(found, version, _stored_events(found, found.finish))
         return self._body(found, version, self._replayed(found))
 
     async def stop(self, chat_id: str, *, user: str) -> bool:
@@ -364,9 +367,17 @@ class Chats:
         return begun if started else None
 
     async def _start(self, key: str, run: AgentRun[Any], turn: Turn, begun: Conversation) -> bool:
-        async def store() -> None:
+        async def store(finish: Finish | None) -> None:
+            if finish is not None:
+                failed = finish.finish_reason == "error"
+                usage = msgspec.structs.replace(finish.usage, raw=None)
+                finish = None if failed else msgspec.structs.replace(finish, usage=usage)
             ended = msgspec.structs.replace(
-                begun, messages=with_answer(run, turn), suspension=run.suspended, stored=True
+                begun,
+                messages=with_answer(run, turn),
+                suspension=run.suspended,
+                stored=True,
+                finish=finish,
             )
             current: Conversation | None = ended
             # Another process may have stored the log's content, if this one took long to end.
@@ -460,6 +471,19 @@ def _is_starting(conversation: Conversation, status: RunStatus | None) -> bool:
     """Whether the run may be about to begin: the conversation is stored first."""
     # The clock may have been set back since.
     return status is None and not conversation.stored and abs(time.time() - conversation.begun) < _START_S
+
+
+async def _stored_events(conversation: Conversation, finish: Finish) -> AsyncGenerator[Event]:
+    """The events of the message that the last run has written, as it is stored."""
+    messages = without_placeholders(conversation.messages, conversation.suspension)
+    start = index_of(messages, Role.ASSISTANT, conversation.message_id)
+    answer = [] if start is None else messages[start:]
+    yield StreamStart()
+    for event in message_events(answer, shown_calls(conversation.suspension)):
+        yield event
+    if answer:
+        yield ResponseMetadata((answer[0].metadata or {}).get("model"))
+    yield finish
 
 
 async def _no_events() -> AsyncGenerator[Event]:

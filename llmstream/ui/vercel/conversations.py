@@ -17,6 +17,7 @@ from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest
+from llmstream.events import Finish
 from llmstream.first_use import prepared
 from llmstream.tools.approval import Approve, Deny, PendingCall
 
@@ -60,6 +61,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     waited:     the calls that waited when it began
     begun:      when the last run began, in seconds since 1970
     stored:     whether the content of the last run is in `messages`
+    finish:     how the last run ended; None while it runs, if it failed, and if its process died before
     version:    how often it was stored; 0 for one that never was
     """
 
@@ -72,6 +74,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     waited: tuple[PendingCall, ...] = ()
     begun: float = 0.0
     stored: bool = False
+    finish: Finish | None = None
     version: int = 0
 
 
@@ -257,6 +260,7 @@ class _Saved(msgspec.Struct, omit_defaults=True):
     begun: float = 0.0
     stored: bool = False
     decided: _SavedDecided | None = None
+    finish: Finish | None = None
 
 
 def _encode(conversation: Conversation) -> bytes:
@@ -272,6 +276,7 @@ def _encode(conversation: Conversation) -> bytes:
             conversation.begun,
             conversation.stored,
             None if conversation.decided is None else _saved_decided(conversation.decided),
+            conversation.finish,
         )
     )
 
@@ -309,5 +314,6 @@ def _decode(version: int, data: Any) -> Conversation:
         begun=saved.begun,
         stored=saved.stored,
         decided=None if saved.decided is None else _loaded_decided(saved.decided),
+        finish=saved.finish,
         version=version,
     )

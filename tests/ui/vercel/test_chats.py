@@ -15,6 +15,7 @@ import pytest
 
 import llmstream as ls
 from llmstream.agent.hooks import Rewrite
+from llmstream.events import Custom, Finish, StreamStart, TextDelta, TextEnd, TextStart
 from llmstream.log import Acquired, Claim, MemoryStore
 from llmstream.request import ToolSpec
 from llmstream.serve import Body
@@ -856,6 +857,59 @@ async def test_tool_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
         await page.send()
         assert page.texts == ["Go", "Wait.", "On", "On."]
+
+
+@pytest.mark.parametrize("turn", [DELETE, Turn(reasoning="Hm.", text="Hello.")])
+async def test_stored_response_is_read_again(turn: Turn) -> None:
+    """Its process died between storing it and writing its end into the log."""
+    agent = agent_of(turn, "Done.")
+    async with vercel.Chats("memory:", agent) as chats:
+        page = Page(chats)
+        chunks = await page.say("Go")
+        (metadata,) = [chunk for chunk in chunks if chunk["type"] == "message-metadata"]
+        key = json.dumps(["ada", "c"])
+        stored = await chats._store.load(key)
+        assert stored is not None
+    async with ls.open_logs("memory:", lease_s=0.1) as logs:
+        lost = await logs.start(str(stored.run), _unfinished())
+        await asyncio.sleep(0.05)
+        async with vercel.Chats("memory:", agent, logs=logs) as chats:
+            await chats._store.save(key, msgspec.structs.replace(stored, version=0))
+            for _ in range(2):  # while the log is open, and after it was closed
+                assert [one["role"] for one in await chats.load("c", user="ada", resume=True)] == ["user"]
+                body = await chats.resume("c", user="ada")
+                data = b"".join([chunk async for chunk in body])
+                again = [
+                    json.loads(line[6:]) for line in data.decode().split("\n\n") if line.startswith("data: {")
+                ]
+                kinds = {chunk["type"] for chunk in again}
+                assert {chunk["type"] for chunk in chunks} - kinds <= {"tool-input-start", "tool-input-delta"}
+                assert metadata in again
+                assert again[-1] == chunks[-1]
+                lost.stop()
+                await lost.wait()
+            page.chats = chats
+            assert await chats.load("c", user="ada") == page.messages
+
+
+async def _unfinished() -> AsyncIterator[ls.Event]:
+    yield StreamStart()
+    await asyncio.sleep(60)
+
+
+async def test_part_of_a_vendor_is_loaded() -> None:
+    """As the page has read it."""
+    events = (
+        Custom("acme.thing", {"acme": {"size": 3}}),
+        TextStart("0"),
+        TextDelta("Hi.", "0"),
+        TextEnd("0"),
+        Finish("stop"),
+    )
+    async with page_of(agent_of(Turn(events=events))) as page:
+        chunks = await page.say("Go")
+        (chunk,) = [chunk for chunk in chunks if chunk["type"] == "data-llmstream-custom"]
+        assert chunk in page.messages[-1]["parts"]
 
 
 # Sub-agents: their calls are shown as calls of the page.
