@@ -17,7 +17,8 @@ import llmstream as ls
 from llmstream.agent.hooks import Rewrite
 from llmstream.events import Custom, Finish, StreamStart, TextDelta, TextEnd, TextStart
 from llmstream.log import Acquired, Claim, MemoryStore
-from llmstream.request import ToolSpec
+from llmstream.middleware import Ask, wrap
+from llmstream.request import Request, ToolSpec
 from llmstream.serve import Body
 from llmstream.simulator import Call, Refuse, Turn
 from llmstream.testing import ScriptedModel
@@ -507,6 +508,28 @@ async def test_stop_ends_the_response_in_order() -> None:
         page.number = 1
         await page.say("On")
         assert page.texts == ["Go", "Wait.", "On", "Over."]
+
+
+async def test_stop_before_the_first_content() -> None:
+    """It is no failure either: the page reads an abort, and not the status of an error."""
+    begun = asyncio.Event()
+
+    async def silent(request: Request, ask: Ask) -> AsyncIterator[ls.Event]:
+        begun.set()
+        await asyncio.sleep(60)
+        async for event in ask(request):
+            yield event
+
+    agent = ls.Agent(wrap(ScriptedModel("Hello."), silent))
+    async with page_of(agent) as page:
+        page.messages = [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Go"}]}]
+        body = await page.ask()
+        await begun.wait()
+        assert await page.chats.stop("c", user="ada") is True
+        data = b"".join([chunk async for chunk in body])
+        assert body.status == 200
+        assert data.startswith(b'data: {"type":"start"')
+        assert data.endswith(b'data: {"type":"abort"}\n\ndata: [DONE]\n\n')
 
 
 async def test_closing_stores_what_was_written(tmp_path: Path) -> None:
