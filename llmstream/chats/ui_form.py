@@ -20,6 +20,7 @@ import msgspec
 
 from llmstream.chats.content import (
     Audio,
+    Custom,
     Document,
     File,
     Image,
@@ -310,6 +311,9 @@ def _written(part: Part) -> Any:
     match part:
         case UIPart():
             return part.part
+        case Custom():
+            # As `vercel.Writer` writes it.
+            return {"type": "data-llmstream-custom", "data": {"kind": part.type, **extra}}
         case Text() | Reasoning():
             return {"type": part.part_kind, "text": part.text, **extra}
         case Image() | Audio() | Document() | File():

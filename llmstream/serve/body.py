@@ -397,10 +397,13 @@ class Body:
         finally:
             await _close(events)
             await _close(source)
-        if self._decided.is_set() or encoding.error is None:
+        refused: HttpResponse | None = None
+        if encoding.error is not None and not self._decided.is_set():
+            refused = encoding.refusal(encoding.error)
+        if refused is None:
             self._ready += encoding.close()
         else:
-            self._answer(encoding.refusal(encoding.error))
+            self._answer(refused)
 
     async def _copy(self, source: AsyncIterable[bytes]) -> None:
         """Reads bytes to their end."""

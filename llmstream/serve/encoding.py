@@ -131,10 +131,10 @@ class Encoding:
         """Returns the bytes that end the body."""
         return self._writer.close()
 
-    def refusal(self, error: ErrorInfo) -> HttpResponse:
-        """Returns the response if nothing was sent yet: an HTTP error."""
+    def refusal(self, error: ErrorInfo) -> HttpResponse | None:
+        """Returns the response if nothing was sent yet: an HTTP error; None if the written events remain."""
         refused = self._writer.refuse(error)
-        if isinstance(refused, HttpResponse):
+        if refused is None or isinstance(refused, HttpResponse):
             return refused
         content_type, body = refused
         headers = {"content-type": content_type, "cache-control": "no-store", **failure_headers(error)}

@@ -54,8 +54,11 @@ class Writer(Protocol):
         """Returns the bytes that end the body."""
         ...
 
-    def refuse(self, error: ErrorInfo) -> tuple[str, bytes] | HttpResponse:
-        """Returns content type and body of a response that failed before its first byte; or all of it."""
+    def refuse(self, error: ErrorInfo) -> tuple[str, bytes] | HttpResponse | None:
+        """Returns content type and body of a response that failed before its first byte; or all of it.
+
+        None sends the written events with the status 200: the format has an end that is no failure.
+        """
         ...
 
 

@@ -143,8 +143,13 @@ class Writer:
         self._finish(Finish("error"))
         return self._out.take()
 
-    def refuse(self, error: ErrorInfo) -> tuple[str, bytes]:
-        """Returns the error as a `RUN_ERROR` in JSON: the client has it as `payload` of its exception."""
+    def refuse(self, error: ErrorInfo) -> tuple[str, bytes] | None:
+        """Returns the error as a `RUN_ERROR` in JSON: the client has it as `payload` of its exception.
+
+        None for a run that was stopped, if the client knows its outcome "cancelled".
+        """
+        if self._was_stopped(error):
+            return None
         return "application/json", msgspec.json.encode({"type": "RUN_ERROR", **self._error_fields(error)})
 
     def _start(self) -> None:
@@ -161,16 +166,18 @@ class Writer:
         error = (self._error or _INCOMPLETE) if event.finish_reason == "error" else None
         if error is None:
             self._release_error()
-        # Clients before 1.0 refuse the outcome of a stopped run, and get an error.
-        was_stopped = error is not None and error.code == "stopped" and self._is_current
-        if error is None or was_stopped:
-            self._finish_run(event, was_stopped=was_stopped)
+        if error is None or self._was_stopped(error):
+            self._finish_run(event, was_stopped=error is not None)
         else:
             self._agent.close(failed=True)
             fields = self._error_fields(error)
             facts = self._facts(event) | fields.pop("metadata")[OWN]
             self._out.write("RUN_ERROR", **fields, metadata={OWN: facts}, **self._usage(event.usage))
         self._is_over = True
+
+    def _was_stopped(self, error: ErrorInfo) -> bool:
+        # Clients before 1.0 refuse the outcome of a stopped run, and get an error.
+        return error.code == "stopped" and self._is_current
 
     def _finish_run(self, event: Finish, *, was_stopped: bool) -> None:
         # Collected before closing, which ends waiting calls.

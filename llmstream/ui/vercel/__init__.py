@@ -8,6 +8,7 @@ from llmstream.ui.vercel.chats import Chats
 from llmstream.ui.vercel.conversations import (
     Conversation,
     Conversations,
+    Decided,
     MemoryConversations,
     SQLiteConversations,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "Chats",
     "Conversation",
     "Conversations",
+    "Decided",
     "History",
     "Limits",
     "MemoryConversations",

@@ -11,32 +11,36 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, Unpack
 
 import msgspec
 
 from llmstream.agent.config import RunOptions
-from llmstream.agent.nested import shown_ids
-from llmstream.agent.suspension import Suspension
-from llmstream.chats.content import ToolResult, outcome_mark
-from llmstream.chats.message import Message, Role
-from llmstream.errors import InvalidRequest, LogError, LogLost, RunNotFound
-from llmstream.events import Event, Finish, RetryNotice, StreamStart, ToolApprovalRequest
+from llmstream.chats.content import outcome_mark
+from llmstream.chats.message import Role
+from llmstream.errors import InvalidRequest, LogError, LogLost, RunExists, RunNotFound
+from llmstream.events import Event, Finish, ResponseMetadata, RetryNotice, StreamStart, ToolApprovalRequest
 from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.events import ToolResult as ToolResultEvent
 from llmstream.log import Live, Logs, RunStatus, open_logs
 from llmstream.serve.body import Body
-from llmstream.tools.approval import Approve, Deny, PendingCall
 from llmstream.tools.outcome import CANCELLED
-from llmstream.ui.vercel.conversations import Conversation, Conversations, open_conversations
+from llmstream.ui.vercel.conversations import Conversation, Conversations, Decided, open_conversations
 from llmstream.ui.vercel.history import dump, message_events, messages_of, without_placeholders
-from llmstream.ui.vercel.reading import Limits, PageRequest, read
+from llmstream.ui.vercel.reading import Limits, read
 from llmstream.ui.vercel.runs import PageRun
-from llmstream.ui.vercel.writer import Version, Writer, answer_metadata
+from llmstream.ui.vercel.turns import (
+    Turn,
+    answer_place,
+    index_of,
+    requested_turn,
+    shown_calls,
+    with_answer,
+)
+from llmstream.ui.vercel.writer import Version, Writer
 
 if TYPE_CHECKING:
     from llmstream.agent.agent import Agent
@@ -51,8 +55,10 @@ MakeWriter: TypeAlias = Callable[[Version, str | None], Writer]
 # How long after its end a response is replayed: longer than a page takes from loading to its request.
 _RECENT_S: Final = 30.0
 
-# How long another process may take from storing a conversation to the first event of its run.
-_START_S: Final = 10.0
+# How long another request may take from storing a conversation to starting its run. A slower one cannot start
+# it any more: its run is claimed, or its version of the conversation replaced.
+_START_S: Final = 1.0
+_LOOK_S: Final = 0.02
 
 # How long a stopped run may take to clean up its tools and write its end.
 _STOP_S: Final = 10.0
@@ -141,7 +147,7 @@ class Chats:
         except InvalidRequest as error:
             return Body.plain(400, str(error))
         key = _key(user, request.id)
-        old, status = await self._found(key)
+        old, status = await self._started(key)
         if status is not None and _is_open(status):
             if request.messages or request.trigger == "regenerate-message":
                 await self._stop(status)
@@ -151,7 +157,7 @@ class Chats:
             old, status = await self._found(key)
         if _is_open(status) or _is_starting(old, status):
             return Body.plain(409, _BUSY)
-        turn = _turn(old, request)
+        turn = requested_turn(old, request)
         if turn is None:
             return Body.plain(409, _STALE)
         try:
@@ -161,35 +167,24 @@ class Chats:
                 raise  # options of the application
             _log.warning("a decision of a page was refused: %s", error)
             return Body.plain(400, _UNFIT)
-        begun = Conversation(
-            messages=turn.messages,
-            run=secrets.token_hex(16),
-            message_id=turn.message_id,
-            continued=0 if turn.resumed is None else len(turn.messages),
-            waited=_shown_calls(turn.resumed),
-            begun=time.time(),
-            version=old.version,
-        )
-        # Checked by version: of two concurrent requests only one starts a run.
-        if not await self._store.save(key, begun):
+        begun = await self._begin(key, old, turn, run, complete=deps is None and not options)
+        if begun is None:
             return Body.plain(409, _BUSY)
-        try:
-            await self._start(key, run, turn, msgspec.structs.replace(begun, version=old.version + 1))
-        except LogError:
-            # Nothing has run: waiting calls continue to wait.
-            await self._store.save(key, msgspec.structs.replace(old, version=old.version + 1))
-            raise
         return self._body(begun, version, self._events_for_page(begun))
 
     async def resume(self, chat_id: str, *, user: str, version: Version | None = None) -> Body:
         """Replays the response in progress, and continues with new events; 204 if there is none.
 
         Also one that has just ended: a page that loaded before the end but sends its request after it could
-        not get the answer otherwise.
+        not get the answer otherwise. Decisions whose process died before their run began are continued here
+        and in `load`; with deps or options of the run, which are not stored, the page asks for them again.
         """
-        found, status = await self._found(_key(user, chat_id))
+        found, status = await self._continued(_key(user, chat_id))
         if not _is_recent(status):
             return Body.plain(204)
+        # The process may have died between storing the response and writing its end into the log.
+        if found.finish is not None and (status is None or status.state != "closed"):
+            return self._body(found, version, _stored_events(found, found.finish))
         return self._body(found, version, self._replayed(found))
 
     async def stop(self, chat_id: str, *, user: str) -> bool:
@@ -198,7 +193,11 @@ class Chats:
         Its content so far is in the conversation. The page's own `stop()` only disconnects. A tool
         that does not end is waited for only some seconds; until its end a new message is refused with 409.
         """
-        _, status = await self._found(_key(user, chat_id))
+        key = _key(user, chat_id)
+        found, status = await self._started(key)
+        if found.decided is not None:
+            # Of a process that has died: the calls wait again, so that no page continues them.
+            await self._store.save(key, msgspec.structs.replace(found, decided=None, stored=True))
         return await self._stop(status)
 
     async def load(
@@ -210,11 +209,11 @@ class Chats:
                  then is left out. Older releases of npm ai would show it twice
         version: of npm ai in this page
         """
-        found, status = await self._found(_key(user, chat_id))
+        found, status = await self._continued(_key(user, chat_id))
         messages, suspension = found.messages, found.suspension
         if resume and _is_recent(status):
             # `resume` gives the page this message again, from its beginning.
-            messages = messages[: _index(messages, Role.ASSISTANT, found.message_id)]
+            messages = messages[: index_of(messages, Role.ASSISTANT, found.message_id)]
             suspension = None
         shown = [message for message in messages if message.role != Role.SYSTEM]
         return dump(shown, suspension, version=version or self._version)
@@ -242,20 +241,63 @@ class Chats:
         If its process died, the events in the log, which pages have seen, are stored now.
         """
         found = await self._store.load(key) or Conversation()
-        status = None if found.run is None else await self._logs.status(found.run)
-        if found.run is None or found.stored or _is_open(status) or _is_starting(found, status):
+        if found.run is None or found.decided is not None:
+            return found, None  # nothing has run since its suspension
+        status = await self._logs.status(found.run)
+        if found.stored or _is_open(status) or _is_starting(found, status):
             return found, status
+        if status is None and not await self._claimed(found.run):
+            return await self._found(key)
         events: list[Event] = []
         with suppress(RunNotFound, LogLost):  # the log has already deleted the run
             events = [event async for event in self._events(found.run)]
         messages = messages_of(found.messages, events)
-        at = None if found.continued else _answer_place(messages, len(found.messages))
+        at = None if found.continued else answer_place(messages, len(found.messages))
         if at is not None:
             messages[at] = messages[at].with_meta("id", found.message_id)
         saved = msgspec.structs.replace(found, messages=tuple(messages), stored=True)
         # If it was not saved, another process saved it first.
         await self._store.save(key, saved)
         return await self._store.load(key) or Conversation(), status
+
+    async def _started(self, key: str) -> tuple[Conversation, RunStatus | None]:
+        """`_found`, once the run that another request is starting has begun, or is not going to begin."""
+        found, status = await self._found(key)
+        looks = round(_START_S / _LOOK_S) + 1
+        while _is_starting(found, status) and looks > 0:
+            await asyncio.sleep(_LOOK_S)
+            found, status = await self._found(key)
+            looks -= 1
+        return found, status
+
+    async def _continued(self, key: str) -> tuple[Conversation, RunStatus | None]:
+        """`_started`, and begins the run of decisions whose process died before it did."""
+        found, status = await self._started(key)
+        decided = found.decided
+        if decided is None or not decided.complete:
+            return found, status
+        turn = Turn(
+            found.messages, str(found.message_id), found.suspension, decided.decisions, decided.results
+        )
+        try:
+            run = self._run(turn, None, {})
+        except InvalidRequest as error:
+            _log.warning("a stored decision cannot continue its run: %s", error)
+            return found, status
+        await self._begin(key, found, turn, run, complete=True)
+        return await self._found(key)
+
+    async def _claimed(self, run: str) -> bool:
+        """Claims a run that is not in the log, so that a slow process cannot begin it any more.
+
+        returns: False if it has just begun
+        """
+        try:
+            live = await self._logs.start(run, _no_events())
+        except RunExists:
+            return False
+        await live.wait()
+        return True
 
     async def _stop(self, status: RunStatus | None) -> bool:
         """Stops a run, and waits until its log is complete."""
@@ -276,7 +318,7 @@ class Chats:
             return False
         return True
 
-    def _run(self, turn: _Turn, deps: Any, options: RunOptions) -> AgentRun[Any]:
+    def _run(self, turn: Turn, deps: Any, options: RunOptions) -> AgentRun[Any]:
         if turn.resumed is None:
             return self.agent.stream(list(turn.messages), deps=deps, **options)
         given = {name: value for name, value in options.items() if name in _RESUMABLE}
@@ -288,10 +330,54 @@ class Chats:
             **given,  # type: ignore[arg-type]
         )
 
-    async def _start(self, key: str, run: AgentRun[Any], turn: _Turn, begun: Conversation) -> None:
-        async def store() -> None:
+    async def _begin(
+        self, key: str, old: Conversation, turn: Turn, run: AgentRun[Any], *, complete: bool
+    ) -> Conversation | None:
+        """Stores the turn and starts its run.
+
+        complete: whether the run needs nothing but what is stored
+        returns:  the conversation; None if another request was first
+        raises:   LogError if the log cannot be written; then waiting calls continue to wait
+        """
+        begun = Conversation(
+            messages=turn.messages,
+            suspension=turn.resumed,
+            run=secrets.token_hex(16),
+            message_id=turn.message_id,
+            continued=0 if turn.resumed is None else len(turn.messages),
+            waited=shown_calls(turn.resumed),
+            begun=time.time(),
+            version=old.version,
+        )
+        if turn.resumed is not None:
+            decided = Decided(decisions=turn.decisions, results=tuple(turn.results), complete=complete)
+            begun = msgspec.structs.replace(begun, decided=decided)
+        # Checked by version: of two concurrent requests only one starts a run.
+        if not await self._store.save(key, begun):
+            return None
+        try:
+            started = await self._start(
+                key, run, turn, msgspec.structs.replace(begun, version=old.version + 1)
+            )
+        except RunExists:
+            return None  # it took too long, and another request has claimed the run
+        except LogError:
+            await self._store.save(key, msgspec.structs.replace(old, version=old.version + 1))
+            raise
+        return begun if started else None
+
+    async def _start(self, key: str, run: AgentRun[Any], turn: Turn, begun: Conversation) -> bool:
+        async def store(finish: Finish | None) -> None:
+            if finish is not None:
+                failed = finish.finish_reason == "error"
+                usage = msgspec.structs.replace(finish.usage, raw=None)
+                finish = None if failed else msgspec.structs.replace(finish, usage=usage)
             ended = msgspec.structs.replace(
-                begun, messages=_with_answer(run, turn), suspension=run.suspended, stored=True
+                begun,
+                messages=with_answer(run, turn),
+                suspension=run.suspended,
+                stored=True,
+                finish=finish,
             )
             current: Conversation | None = ended
             # Another process may have stored the log's content, if this one took long to end.
@@ -301,16 +387,30 @@ class Chats:
                 current = await self._store.load(key)
             _log.warning("a conversation was changed or deleted during a run; its response is not stored")
 
+        allowed = asyncio.Event()
         source = PageRun(
             run,
             resumed=turn.resumed,
             decisions=turn.decisions,
             results=turn.results,
             before_finish=store,
+            allowed=allowed,
         )
         live = await self._logs.start(str(begun.run), source, stop_when_left_s=self._stop_when_left_s)
         self._lives.add(live)
         live.task.add_done_callback(lambda task: self._lives.discard(live))
+        try:
+            if begun.decided is not None:
+                # Before this is stored no tool runs, and after it no other process continues the decisions.
+                begun = msgspec.structs.replace(begun, suspension=None, decided=None)
+                if not await self._store.save(key, begun):
+                    return False
+                begun = msgspec.structs.replace(begun, version=begun.version + 1)
+            allowed.set()
+        finally:
+            if not allowed.is_set():
+                live.stop()
+        return True
 
     def _body(
         self, conversation: Conversation, version: Version | None, events: AsyncGenerator[Event]
@@ -341,7 +441,7 @@ class Chats:
     async def _replayed(self, conversation: Conversation) -> AsyncGenerator[Event]:
         """The events of the last run, after those of the message that it continues."""
         earlier = conversation.messages[: conversation.continued]
-        start = _index(earlier, Role.ASSISTANT, conversation.message_id)
+        start = index_of(earlier, Role.ASSISTANT, conversation.message_id)
         async with aclosing(self._events_for_page(conversation)) as events:
             async for event in events:
                 yield event
@@ -368,8 +468,28 @@ def _is_open(status: RunStatus | None) -> bool:
 
 
 def _is_starting(conversation: Conversation, status: RunStatus | None) -> bool:
-    """Whether the run may be about to appear in the log: the conversation is stored first."""
-    return status is None and not conversation.stored and time.time() - conversation.begun < _START_S
+    """Whether the run may be about to begin: the conversation is stored first."""
+    # The clock may have been set back since.
+    return status is None and not conversation.stored and abs(time.time() - conversation.begun) < _START_S
+
+
+async def _stored_events(conversation: Conversation, finish: Finish) -> AsyncGenerator[Event]:
+    """The events of the message that the last run has written, as it is stored."""
+    messages = without_placeholders(conversation.messages, conversation.suspension)
+    start = index_of(messages, Role.ASSISTANT, conversation.message_id)
+    answer = [] if start is None else messages[start:]
+    yield StreamStart()
+    for event in message_events(answer, shown_calls(conversation.suspension)):
+        yield event
+    if answer:
+        yield ResponseMetadata((answer[0].metadata or {}).get("model"))
+    yield finish
+
+
+async def _no_events() -> AsyncGenerator[Event]:
+    """The events of a run that did not begin."""
+    return
+    yield
 
 
 def _is_recent(status: RunStatus | None) -> bool:
@@ -380,106 +500,3 @@ def _is_recent(status: RunStatus | None) -> bool:
 def _key(user: str, chat_id: str) -> str:
     """Joins user and chat id, so that no user can access another's conversation."""
     return json.dumps([user, chat_id])
-
-
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """The run that a request starts.
-
-    messages:   the conversation before the run
-    message_id: of the assistant message that the run writes
-    resumed:    the suspension that it continues, or None
-    decisions, results: with which it continues
-    """
-
-    messages: tuple[Message, ...]
-    message_id: str
-    resumed: Suspension | None = None
-    decisions: Mapping[str, Approve | Deny] = field(default_factory=dict)
-    results: Sequence[ToolResult] = ()
-
-
-def _turn(old: Conversation, request: PageRequest) -> _Turn | None:
-    """The run that a request starts; None if it does not fit the stored conversation."""
-    # Placeholder results of waiting calls are only for vendors.
-    messages = without_placeholders(old.messages, old.suspension)
-    message_id = f"msg_{secrets.token_hex(12)}"
-    if request.trigger == "regenerate-message":
-        kept = _before_answer(messages, request.message_id)
-        return _Turn(kept, message_id) if kept else None
-    if request.messages:
-        new = request.messages[-1]
-        at = _index(messages, Role.USER, (new.metadata or {}).get("id"))
-        # A known id is that of an edited message, or of one resent after a network failure.
-        return _Turn((*messages[:at], new), message_id)
-    if old.suspension is None or old.message_id is None:
-        return None
-    pending = old.suspension.pending
-    approvals = {call.approval_id for call in pending if call.approval_id}
-    # The page has a different id for a call that repeats an id, so older results cannot answer newer calls.
-    names = shown_ids(old.suspension)
-    external = {names[call.call_id]: call.call_id for call in pending if not call.approval_id}
-    # A page sends all decisions that its message has, older ones too.
-    decisions = {name: decision for name, decision in request.decisions.items() if name in approvals}
-    results = [
-        msgspec.structs.replace(result, tool_call_id=external[result.tool_call_id])
-        for result in request.results
-        if result.tool_call_id in external
-    ]
-    # Nothing in the request matches a waiting call: it was decided in another tab.
-    if not decisions and not results:
-        return None
-    return _Turn(messages, old.message_id, old.suspension, decisions, results)
-
-
-def _shown_calls(resumed: Suspension | None) -> tuple[PendingCall, ...]:
-    """The calls that waited, with the ids that the page has of them."""
-    if resumed is None:
-        return ()
-    names = shown_ids(resumed)
-    return tuple([msgspec.structs.replace(call, call_id=names[call.call_id]) for call in resumed.pending])
-
-
-def _before_answer(messages: tuple[Message, ...], message_id: str | None) -> tuple[Message, ...]:
-    """The conversation up to the user message whose response is to be made again."""
-    at = _index(messages, Role.ASSISTANT, message_id)
-    if at is not None:
-        return messages[:at]
-    at = _index(messages, Role.USER, message_id)
-    if at is None:
-        # Without an id it is the last one.
-        users = [place for place, message in enumerate(messages) if message.role == Role.USER]
-        at = users[-1] if users else -1
-    return messages[: at + 1]
-
-
-def _index(messages: Sequence[Message], role: Role, message_id: object) -> int | None:
-    """The place of the message that has an id, or None."""
-    if message_id is None:
-        return None
-    for place, message in enumerate(messages):
-        if message.role == role and (message.metadata or {}).get("id") == message_id:
-            return place
-    return None
-
-
-def _with_answer(run: AgentRun[Any], turn: _Turn) -> tuple[Message, ...]:
-    """The conversation after a run; the first message of its turn has the id, usage, model and cost."""
-    messages = run.messages()
-    if messages and messages[0].role == Role.SYSTEM:
-        del messages[0]  # the agent's instructions, which the next run adds itself
-    # A suspension has the history as it was before the id was set.
-    at = _index(turn.messages, Role.ASSISTANT, turn.message_id)
-    start = len(turn.messages) if at is None else at
-    place = _answer_place(messages, start)
-    if place is not None:
-        model = None if run.response is None else run.response.model_id or run.response.model
-        shown = answer_metadata(run.total_usage, model, run.cost_estimate)
-        messages[place].metadata = {**(messages[place].metadata or {}), **shown, "id": turn.message_id}
-    return tuple(messages)
-
-
-def _answer_place(messages: Sequence[Message], start: int) -> int | None:
-    """The place of the first assistant message from `start` on, or None."""
-    places = range(start, len(messages))
-    return next((place for place in places if messages[place].role == Role.ASSISTANT), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -13,11 +13,13 @@ import msgspec
 
 from llmstream.addresses import sqlite_path
 from llmstream.agent.suspension import Suspension
+from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest
+from llmstream.events import Finish
 from llmstream.first_use import prepared
-from llmstream.tools.approval import PendingCall
+from llmstream.tools.approval import Approve, Deny, PendingCall
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Conversation",
     "Conversations",
+    "Decided",
     "MemoryConversations",
     "SQLiteConversations",
     "open_conversations",
@@ -33,28 +36,45 @@ __all__ = [
 T = TypeVar("T")
 
 
+class Decided(msgspec.Struct, frozen=True, kw_only=True):
+    """Decisions and results of a page that were accepted, and whose run has not begun.
+
+    decisions: by approval id
+    results:   of calls that the page ran
+    complete:  whether the run needs nothing else: deps and options are not stored
+    """
+
+    decisions: Mapping[str, Approve | Deny] = msgspec.field(default_factory=dict)
+    results: tuple[ToolResult, ...] = ()
+    complete: bool = True
+
+
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation as it is stored.
 
     messages:   with "id" in the metadata of the first message of each UI message
     suspension: of the last run, if it waits for decisions or results
+    decided:    with which the last run continues `suspension`, until it begins: no tool has run with them
     run:        id of the last run; None before the first
     message_id: of the assistant message that the last run writes
     continued:  number of messages before the last run, if it continues an assistant message; else 0
     waited:     the calls that waited when it began
     begun:      when the last run began, in seconds since 1970
     stored:     whether the content of the last run is in `messages`
+    finish:     how the last run ended; None while it runs, if it failed, and if its process died before
     version:    how often it was stored; 0 for one that never was
     """
 
     messages: tuple[Message, ...] = ()
     suspension: Suspension | None = None
+    decided: Decided | None = None
     run: str | None = None
     message_id: str | None = None
     continued: int = 0
     waited: tuple[PendingCall, ...] = ()
     begun: float = 0.0
     stored: bool = False
+    finish: Finish | None = None
     version: int = 0
 
 
@@ -214,6 +234,20 @@ def _connection(path: str) -> sqlite3.Connection:
     return connection
 
 
+class _SavedDecision(msgspec.Struct, omit_defaults=True):
+    """The stored form of Approve and Deny, which have no tag."""
+
+    approved: bool
+    arguments: dict[str, Any] | None = None
+    text: str = ""
+
+
+class _SavedDecided(msgspec.Struct, omit_defaults=True):
+    decisions: dict[str, _SavedDecision]
+    results: tuple[ToolResult, ...] = ()
+    complete: bool = True
+
+
 class _Saved(msgspec.Struct, omit_defaults=True):
     """The stored form: messages and suspension have forms of their own, with versions."""
 
@@ -225,6 +259,8 @@ class _Saved(msgspec.Struct, omit_defaults=True):
     waited: tuple[PendingCall, ...] = ()
     begun: float = 0.0
     stored: bool = False
+    decided: _SavedDecided | None = None
+    finish: Finish | None = None
 
 
 def _encode(conversation: Conversation) -> bytes:
@@ -239,8 +275,28 @@ def _encode(conversation: Conversation) -> bytes:
             conversation.waited,
             conversation.begun,
             conversation.stored,
+            None if conversation.decided is None else _saved_decided(conversation.decided),
+            conversation.finish,
         )
     )
+
+
+def _saved_decided(decided: Decided) -> _SavedDecided:
+    saved = {
+        name: _SavedDecision(False, None, made.reason)
+        if isinstance(made, Deny)
+        else _SavedDecision(True, None if made.arguments is None else dict(made.arguments), made.note)
+        for name, made in decided.decisions.items()
+    }
+    return _SavedDecided(saved, decided.results, decided.complete)
+
+
+def _loaded_decided(saved: _SavedDecided) -> Decided:
+    decisions: dict[str, Approve | Deny] = {
+        name: Approve(made.arguments, made.text) if made.approved else Deny(made.text)
+        for name, made in saved.decisions.items()
+    }
+    return Decided(decisions=decisions, results=saved.results, complete=saved.complete)
 
 
 def _decode(version: int, data: Any) -> Conversation:
@@ -257,5 +313,7 @@ def _decode(version: int, data: Any) -> Conversation:
         waited=saved.waited,
         begun=saved.begun,
         stored=saved.stored,
+        decided=None if saved.decided is None else _loaded_decided(saved.decided),
+        finish=saved.finish,
         version=version,
     )

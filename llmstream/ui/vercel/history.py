@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from llmstream.chats.content import ToolResult as ResultPart
 from llmstream.chats.message import Message, Role
 from llmstream.chats.ui_form import output_value, to_ui
 from llmstream.events import (
+    Custom,
     Event,
     ReasoningDelta,
     ReasoningEnd,
@@ -42,7 +43,7 @@ from llmstream.events import (
 from llmstream.events import File as FileEvent
 from llmstream.events import Source as SourceEvent
 from llmstream.tools.approval import PendingCall
-from llmstream.ui.vercel.writer import APPROVAL_OF_5, Version
+from llmstream.ui.vercel.writer import APPROVAL_OF_5, CORRECTED, Version
 from llmstream.unique_ids import StepIds
 
 __all__ = ["dump", "message_events", "messages_of", "without_placeholders"]
@@ -202,11 +203,30 @@ def messages_of(earlier: Iterable[Message], events: Iterable[Event]) -> list[Mes
         if isinstance(event, StepStart):
             _add_step(found, fold.partial, results)
             fold, results = Accumulator(), []
+        elif isinstance(event, Custom) and event.kind == CORRECTED:
+            _correct((event.provider_metadata or {}).get("llmstream", {}), found)
+            continue
         elif isinstance(event, ToolResult) and not (event.preliminary or event.provider_executed):
             results.append(result_part(event))
         fold.feed(event)
     _add_step(found, fold.partial, results)
     return settled(found)
+
+
+def _correct(changed: Mapping[str, Any], found: list[Message]) -> None:
+    """Sets the arguments that a person has edited. Calls of sub-agents are in no message."""
+    waiting = {call.id for _, calls in open_calls(found) for call in calls}
+    call_id = _own_id(str(changed.get("call_id")), waiting)
+    for place in range(len(found) - 1, -1, -1):
+        if any(call.id == call_id for call in found[place].tool_calls):
+            parts = [
+                msgspec.structs.replace(part, arguments=str(changed.get("arguments")))
+                if isinstance(part, CallPart) and part.id == call_id
+                else part
+                for part in found[place].parts
+            ]
+            found[place] = msgspec.structs.replace(found[place], parts=tuple(parts))
+            return
 
 
 def _add_step(found: list[Message], response: Message, results: list[ResultPart]) -> None:
@@ -225,7 +245,12 @@ def _add_step(found: list[Message], response: Message, results: list[ResultPart]
 
 def _named(result: ResultPart, waiting: set[str]) -> ResultPart:
     """The result with the id of its call, which has another one in the events if an earlier step used it."""
-    name = result.tool_call_id
+    name = _own_id(result.tool_call_id, waiting)
+    return msgspec.structs.replace(result, tool_call_id=name) if name in waiting else result
+
+
+def _own_id(name: str, waiting: set[str]) -> str:
+    """The id of a waiting call, by the one that the page has of it."""
     while name not in waiting and (numbered := _NUMBERED.match(name)) is not None:
         name = name[numbered.end() :]
-    return msgspec.structs.replace(result, tool_call_id=name) if name in waiting else result
+    return name

@@ -47,7 +47,9 @@ class PageRun:
     run:           a new one, or one that `Agent.resume` returned
     resumed:       the suspension that it continues
     decisions, results: with which it continues
-    before_finish: called once when the run is over: before its last event, or when it is closed
+    before_finish: called once when the run is over: before its last event, with it; or with None when it is
+                   closed
+    allowed:       the run begins once it is set; one that is closed before has done nothing
     """
 
     def __init__(
@@ -57,9 +59,11 @@ class PageRun:
         resumed: Suspension | None = None,
         decisions: Mapping[str, Approve | Deny] = {},
         results: Iterable[ChatResult] = (),
-        before_finish: Callable[[], Awaitable[None]] | None = None,
+        before_finish: Callable[[Finish | None], Awaitable[None]] | None = None,
+        allowed: asyncio.Event | None = None,
     ) -> None:
         self.run = run
+        self._allowed = allowed
         self._before_finish = before_finish
         names = {} if resumed is None else shown_ids(resumed)
         self._edited = [] if resumed is None else list(_edited(resumed, decisions, names))
@@ -84,6 +88,8 @@ class PageRun:
         await self.run.aclose()
 
     async def _read(self) -> AsyncGenerator[Event]:
+        if self._allowed is not None:
+            await self._allowed.wait()
         try:
             async with self.run, aclosing(aiter(self.run)) as events:
                 async for event in events:
@@ -91,8 +97,8 @@ class PageRun:
                         for added in self._missing():
                             yield added
                         # Stored before the page receives the end, so that its next request finds it.
-                        await self._over()
                         event = _with_cost(event, self.run.cost_estimate)
+                        await self._over(event)
                     elif isinstance(event, ToolResult) and event.tool_call_id in self._given:
                         # The model gets the page's output as text; the page has it as a value.
                         shown = json_value(event.result) if isinstance(event.result, str) else event.result
@@ -104,10 +110,10 @@ class PageRun:
             # The run is closed, and its history is complete. A second cancellation must not lose it.
             await asyncio.shield(asyncio.ensure_future(self._over()))
 
-    async def _over(self) -> None:
+    async def _over(self, finish: Finish | None = None) -> None:
         before_finish, self._before_finish = self._before_finish, None
         if before_finish is not None:
-            await before_finish()
+            await before_finish(finish)
 
     def _after(self, event: Event) -> Iterator[Event]:
         if isinstance(event, StreamStart):

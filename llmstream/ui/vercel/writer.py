@@ -152,8 +152,13 @@ class Writer:
         """Returns the end of the body."""
         return b"data: [DONE]\n\n"
 
-    def refuse(self, error: ErrorInfo) -> tuple[str, bytes]:
-        """Returns the error as plain text: the page shows the complete body as the message."""
+    def refuse(self, error: ErrorInfo) -> tuple[str, bytes] | None:
+        """Returns the error as plain text: the page shows the complete body as the message.
+
+        None for a run that was stopped, which is no failure: the page reads an `abort`.
+        """
+        if error.code == _STOPPED:
+            return None
         return "text/plain; charset=utf-8", self._error_text(error).encode()
 
     # The frame: start, steps, metadata, finish.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any, get_args
 
 import pytest
 
 import llmstream as ls
+from llmstream import serve
 from llmstream.agent.nested import Nested, as_result
 from llmstream.chats.content import ToolCall as CallPart
 from llmstream.errors import ErrorInfo
@@ -193,6 +195,21 @@ def test_stopped_run_is_cancelled() -> None:
     assert ended["outcome"] == {"type": "cancelled"}
     *_, ended = written(*TEXT, stopped, Finish("error"), protocol_version=None)
     assert ended["type"] == "RUN_ERROR"
+
+
+@pytest.mark.parametrize(("protocol_version", "status"), [("1.0", 200), (None, 502)])
+async def test_stop_before_the_first_content(protocol_version: str | None, status: int) -> None:
+    """It is no failure: the client gets the outcome, if it knows it, and no exception."""
+
+    async def stopped() -> AsyncIterator[Event]:
+        yield StreamStart()
+        yield ErrorEvent(ErrorInfo("stopped", "on request", retryable=False))
+        yield Finish("error")
+
+    body = serve.Body(stopped(), ag_ui.Writer("t1", "r1", protocol_version=protocol_version))
+    data = b"".join([chunk async for chunk in body])
+    assert body.status == status
+    assert (b'"outcome":{"type":"cancelled"}' in data) == (status == 200)
 
 
 def test_usage_is_by_model_with_the_rest() -> None:

@@ -82,9 +82,16 @@ async def killed(folder: Path, at: int) -> None:
     print("complete")
 
 
-async def check_next_server(folder: Path) -> None:
-    """Nothing is lost that was stored, nothing hangs, and the tool never runs twice."""
+async def check_next_server(folder: Path) -> bool:
+    """Nothing is lost that was stored, nothing hangs, and the tool never runs twice.
+
+    returns: whether a decision was stored whose run had not begun
+    """
     where, agent = f"sqlite:{folder / 'chats.db'}", agent_of(folder, "On.", "On.")
+    store = SQLiteConversations(str(folder / "chats.db"))
+    found = await store.load('["ada", "c"]')
+    await store.aclose()
+    decided = found is not None and found.decided is not None
     async with ls.open_logs(where, lease_s=LEASE_S) as logs, vercel.Chats(where, agent, logs=logs) as chats:
         page = Page(chats)
         body = await chats.resume("c", user="ada")
@@ -93,6 +100,10 @@ async def check_next_server(folder: Path) -> None:
         await asyncio.sleep(2 * chats_module._START_S)  # a run that was about to start never will
         page.messages = await chats.load("c", user="ada")
         calls = [part for message in page.messages for part in message["parts"] if "toolCallId" in part]
+        if decided:
+            assert [part["state"] for part in calls] == ["output-available"] * 2
+            assert (folder / "deleted").read_text() == "a"
+            assert page.texts[-1].endswith("On.")
         assert {part["state"] for part in calls} <= {"output-available", "output-error", "approval-requested"}
         if any(part["state"] == "approval-requested" for part in calls):
             page.decide(True)
@@ -103,12 +114,13 @@ async def check_next_server(folder: Path) -> None:
         await page.say("Go on")
         assert page.texts[-2:] == ["Go on", "On."]
         assert not (folder / "deleted").exists() or (folder / "deleted").read_text() == "a"
+    return decided
 
 
 @pytest.mark.slow
 async def test_killed_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chats_module, "_START_S", 0.05)
-    points = 0
+    points = decided = 0
     while True:
         folder = tmp_path / str(points)
         folder.mkdir()
@@ -121,9 +133,12 @@ async def test_killed_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyP
         if said:
             break
         assert process.returncode == -signal.SIGKILL
-        await check_next_server(folder)
+        decided += await check_next_server(folder)
         points += 1
     assert points > 15
+    # About four: after it was stored, around the claim of its run, and before its run may begin. Commits of
+    # the run before it take a different number of points each time.
+    assert decided > 1
 
 
 if __name__ == "__main__":

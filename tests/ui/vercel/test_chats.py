@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,8 +15,10 @@ import pytest
 
 import llmstream as ls
 from llmstream.agent.hooks import Rewrite
+from llmstream.events import Custom, Finish, StreamStart, TextDelta, TextEnd, TextStart
 from llmstream.log import Acquired, Claim, MemoryStore
-from llmstream.request import ToolSpec
+from llmstream.middleware import Ask, wrap
+from llmstream.request import Request, ToolSpec
 from llmstream.serve import Body
 from llmstream.simulator import Call, Refuse, Turn
 from llmstream.testing import ScriptedModel
@@ -509,6 +510,28 @@ async def test_stop_ends_the_response_in_order() -> None:
         assert page.texts == ["Go", "Wait.", "On", "Over."]
 
 
+async def test_stop_before_the_first_content() -> None:
+    """It is no failure either: the page reads an abort, and not the status of an error."""
+    begun = asyncio.Event()
+
+    async def silent(request: Request, ask: Ask) -> AsyncIterator[ls.Event]:
+        begun.set()
+        await asyncio.sleep(60)
+        async for event in ask(request):
+            yield event
+
+    agent = ls.Agent(wrap(ScriptedModel("Hello."), silent))
+    async with page_of(agent) as page:
+        page.messages = [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Go"}]}]
+        body = await page.ask()
+        await begun.wait()
+        assert await page.chats.stop("c", user="ada") is True
+        data = b"".join([chunk async for chunk in body])
+        assert body.status == 200
+        assert data.startswith(b'data: {"type":"start"')
+        assert data.endswith(b'data: {"type":"abort"}\n\ndata: [DONE]\n\n')
+
+
 async def test_closing_stores_what_was_written(tmp_path: Path) -> None:
     """Also where the logs are the application's, and stay open."""
     where, gate = f"sqlite:{tmp_path / 'chats.db'}", Gate()
@@ -546,29 +569,170 @@ async def test_page_nobody_reads_is_stopped() -> None:
         assert page.texts == ["Go", "Wait."]
 
 
+class SlowStore(MemoryStore):
+    """A store of logs in which a claim takes as long as the test wants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = True
+        self.claimed, self.released = asyncio.Event(), asyncio.Event()
+
+    async def acquire(self, claim: Claim) -> Acquired:
+        if self.waits:
+            self.waits = False
+            self.claimed.set()
+            await self.released.wait()
+        return await super().acquire(claim)
+
+
 async def test_run_about_to_start_is_not_lost() -> None:
-    """Another process has stored the conversation, and its log has no event yet."""
-    async with page_of(agent_of("Hello.")) as page:
-        store = page.chats._store
-        begun = vercel.Conversation(
-            messages=(ls.Message.user("Hi").with_meta("id", "u1"),),
-            run="elsewhere",
-            message_id="m1",
-            begun=time.time(),
-        )
-        key = json.dumps(["ada", "c"])
-        assert await store.save(key, begun)
-        page.messages = await page.chats.load("c", user="ada")
-        assert page.texts == ["Hi"]
-        status, _ = await page.refusal()
-        assert status == 409
-        stored = await store.load(key)
-        assert stored is not None
-        assert stored.version == 1
-        assert await store.save(key, msgspec.structs.replace(stored, begun=time.time() - 60))
+    """A request that comes while another one starts its run waits for that run, and does not end it."""
+    logs_store = SlowStore()
+    async with (
+        ls.open_logs(logs_store) as logs,
+        vercel.Chats("memory:", agent_of("Hello."), logs=logs) as chats,
+    ):
+        page = Page(chats)
+        saying = asyncio.create_task(page.say("Hi"))
+        await logs_store.claimed.wait()
+        resuming = asyncio.create_task(chats.resume("c", user="ada"))
+        await asyncio.sleep(0.05)
+        logs_store.released.set()
+        body = await resuming
+        assert body.status == 200
+        assert b"Hello." in b"".join([chunk async for chunk in body])
+        await saying
+        assert page.texts == ["Hi", "Hello."]
+
+
+async def test_run_that_starts_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that took too long starts nothing: its conversation has been continued without it."""
+    monkeypatch.setattr(chats_module, "_START_S", 0.05)
+    logs_store, agent = SlowStore(), agent_of("Hello.")
+    async with (
+        ls.open_logs(logs_store) as logs,
+        vercel.Chats("memory:", agent, logs=logs) as chats,
+    ):
+        slow, page = Page(chats), Page(chats)
+        slow.messages = [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}]
+        late = asyncio.create_task(slow.refusal())
+        await logs_store.claimed.wait()
         page.number = 1
         await page.say("Anyone?")
         assert page.texts == ["Hi", "Anyone?", "Hello."]
+        logs_store.released.set()
+        assert (await late)[0] == 409
+        assert await chats.load("c", user="ada") == page.messages
+        assert isinstance(agent.model, ScriptedModel)
+        assert len(agent.model.requests) == 1
+
+
+class DyingStore(vercel.MemoryConversations):
+    """A store whose process dies, long ago, once it has stored a decision."""
+
+    died = False
+
+    async def save(self, key: str, conversation: vercel.Conversation) -> bool:
+        if conversation.decided is None or self.died:
+            return await super().save(key, conversation)
+        self.died = await super().save(key, msgspec.structs.replace(conversation, begun=0.0))
+        raise OSError("killed")
+
+
+@asynccontextmanager
+async def page_that_decided(
+    agent: ls.Agent[Any, Any], approved: bool = True, **given: Any
+) -> AsyncIterator[Page]:
+    """A page whose decision was stored by a process that died before it began the run."""
+    async with vercel.Chats(DyingStore(), agent) as chats:
+        page = Page(chats)
+        await page.say("Delete a.")
+        page.decide(approved)
+        body = json.dumps({"id": "c", "messages": page.messages}).encode()
+        with pytest.raises(OSError, match="killed"):
+            await chats.answer(body, user="ada", **given)
+        yield page
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_stored_decision_is_continued(approved: bool) -> None:
+    """By the page that loads, which reads the run as any other."""
+    async with page_that_decided(agent_of(DELETE, "Done."), approved) as page:
+        loaded = await page.chats.load("c", user="ada", resume=True)
+        assert [message["role"] for message in loaded] == ["user"]
+        body = await page.chats.resume("c", user="ada")
+        data = b"".join([chunk async for chunk in body])
+        assert (b"a is gone" in data) == approved
+        page.messages = await page.chats.load("c", user="ada")
+        assert page.texts == ["Delete a.", "Well.Done."]
+        call = page.messages[-1]["parts"][-3]
+        assert call["state"] == ("output-available" if approved else "output-denied")
+
+
+async def test_stored_decision_is_made_again() -> None:
+    """The page sends it again after the failure of its request, or its visitor has another opinion."""
+    async with page_that_decided(agent_of(DELETE, "Kept.")) as page:
+        page.messages[-1]["parts"][-1]["approval"]["approved"] = False
+        chunks = await page.send()
+        assert {"type": "tool-output-denied", "toolCallId": "call_0_0"} in chunks
+        assert page.texts[-1] == "Well.Kept."
+
+
+async def test_message_after_a_stored_decision() -> None:
+    async with page_that_decided(agent_of(DELETE, "Never mind.")) as page:
+        await page.say("Stop that.")
+        assert page.messages[1]["parts"][-1]["state"] == "output-error"
+        assert page.texts[-1] == "Never mind."
+
+
+async def test_decision_with_deps_is_asked_again() -> None:
+    """Deps are not stored, so the run cannot begin without the request."""
+    async with page_that_decided(agent_of(DELETE, "Done."), deps="a database") as page:
+        page.messages = await page.chats.load("c", user="ada", resume=True)
+        assert page.messages[-1]["parts"][-1]["state"] == "approval-requested"
+        assert (await page.chats.resume("c", user="ada")).status == 204
+        page.decide(True)
+        await page.send()
+        assert page.texts[-1] == "Well.Done."
+
+
+async def test_stopped_decision_is_not_continued() -> None:
+    async with page_that_decided(agent_of(DELETE, "Done.")) as page:
+        await page.chats.stop("c", user="ada")
+        page.messages = await page.chats.load("c", user="ada", resume=True)
+        assert page.messages[-1]["parts"][-1]["state"] == "approval-requested"
+
+
+async def test_decision_of_two_processes_runs_once() -> None:
+    """One is slow between storing the decision and starting its run; the other one has continued it."""
+    ran = []
+
+    @ls.tool(needs_approval=True)
+    def delete(path: str) -> str:
+        """Delete a file."""
+        ran.append(path)
+        return f"{path} is gone"
+
+    logs_store = SlowStore()
+    logs_store.waits = False
+    agent = ls.Agent(ScriptedModel(DELETE, "Done.", "Twice."), tools=[delete])
+    async with (
+        ls.open_logs(logs_store) as logs,
+        vercel.Chats("memory:", agent, logs=logs) as chats,
+    ):
+        page = Page(chats)
+        await page.say("Delete a.")
+        page.decide(True)
+        logs_store.waits = True
+        late = asyncio.create_task(page.refusal())
+        await logs_store.claimed.wait()
+        body = await chats.resume("c", user="ada")  # it waits for the first one, as long as that is alive
+        assert b"Done." in b"".join([chunk async for chunk in body])
+        logs_store.released.set()
+        assert (await late)[0] == 409
+        assert ran == ["a"]
+        page.messages = await chats.load("c", user="ada")
+        assert page.texts[-1] == "Well.Done."
 
 
 class FullStore(MemoryStore):
@@ -716,6 +880,59 @@ async def test_tool_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
         await page.send()
         assert page.texts == ["Go", "Wait.", "On", "On."]
+
+
+@pytest.mark.parametrize("turn", [DELETE, Turn(reasoning="Hm.", text="Hello.")])
+async def test_stored_response_is_read_again(turn: Turn) -> None:
+    """Its process died between storing it and writing its end into the log."""
+    agent = agent_of(turn, "Done.")
+    async with vercel.Chats("memory:", agent) as chats:
+        page = Page(chats)
+        chunks = await page.say("Go")
+        (metadata,) = [chunk for chunk in chunks if chunk["type"] == "message-metadata"]
+        key = json.dumps(["ada", "c"])
+        stored = await chats._store.load(key)
+        assert stored is not None
+    async with ls.open_logs("memory:", lease_s=0.1) as logs:
+        lost = await logs.start(str(stored.run), _unfinished())
+        await asyncio.sleep(0.05)
+        async with vercel.Chats("memory:", agent, logs=logs) as chats:
+            await chats._store.save(key, msgspec.structs.replace(stored, version=0))
+            for _ in range(2):  # while the log is open, and after it was closed
+                assert [one["role"] for one in await chats.load("c", user="ada", resume=True)] == ["user"]
+                body = await chats.resume("c", user="ada")
+                data = b"".join([chunk async for chunk in body])
+                again = [
+                    json.loads(line[6:]) for line in data.decode().split("\n\n") if line.startswith("data: {")
+                ]
+                kinds = {chunk["type"] for chunk in again}
+                assert {chunk["type"] for chunk in chunks} - kinds <= {"tool-input-start", "tool-input-delta"}
+                assert metadata in again
+                assert again[-1] == chunks[-1]
+                lost.stop()
+                await lost.wait()
+            page.chats = chats
+            assert await chats.load("c", user="ada") == page.messages
+
+
+async def _unfinished() -> AsyncIterator[ls.Event]:
+    yield StreamStart()
+    await asyncio.sleep(60)
+
+
+async def test_part_of_a_vendor_is_loaded() -> None:
+    """As the page has read it."""
+    events = (
+        Custom("acme.thing", {"acme": {"size": 3}}),
+        TextStart("0"),
+        TextDelta("Hi.", "0"),
+        TextEnd("0"),
+        Finish("stop"),
+    )
+    async with page_of(agent_of(Turn(events=events))) as page:
+        chunks = await page.say("Go")
+        (chunk,) = [chunk for chunk in chunks if chunk["type"] == "data-llmstream-custom"]
+        assert chunk in page.messages[-1]["parts"]
 
 
 # Sub-agents: their calls are shown as calls of the page.

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 import llmstream as ls
+from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message
 from llmstream.simulator import Call, Turn
 from llmstream.testing import ScriptedModel
+from llmstream.tools.approval import Approve, Deny
 from llmstream.ui.vercel import Conversation, Conversations, MemoryConversations, SQLiteConversations
-from llmstream.ui.vercel.conversations import open_conversations
+from llmstream.ui.vercel.conversations import Decided, open_conversations
 
 KEY = '["ada", "c"]'
 HELLO = Conversation(
@@ -46,6 +48,18 @@ async def test_stored_is_loaded(store: Conversations) -> None:
     assert found.version == 1
     assert found.messages == waiting.messages
     assert found.suspension == run.suspended
+
+
+async def test_stored_decisions_are_loaded(store: Conversations) -> None:
+    decided = Decided(
+        decisions={"a": Approve({"path": "b"}, note="n"), "b": Approve(), "c": Deny("no")},
+        results=(ToolResult("call", "Oslo"),),
+        complete=False,
+    )
+    await store.save(KEY, Conversation(decided=decided))
+    found = await store.load(KEY)
+    assert found is not None
+    assert found.decided == decided
 
 
 async def test_unknown_one_is_none(store: Conversations) -> None:

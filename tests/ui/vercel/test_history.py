@@ -6,6 +6,7 @@ from llmstream.chats import Message, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.content import outcome_mark
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
+    Custom,
     ErrorEvent,
     Event,
     Finish,
@@ -21,6 +22,7 @@ from llmstream.events import (
 from llmstream.events import ToolCall as CallEvent
 from llmstream.events import ToolResult as ResultEvent
 from llmstream.ui.vercel.history import messages_of
+from llmstream.ui.vercel.writer import CORRECTED
 
 LOST: list[Event] = [ErrorEvent(ErrorInfo("producer-lost", "gone", retryable=True)), Finish("error")]
 ASKED = Message.user("Go")
@@ -69,6 +71,16 @@ def test_resumed_run_has_earlier_calls() -> None:
         cancelled("c3"),
     ]
     assert len(found) == 3
+
+
+def test_edited_arguments_are_stored() -> None:
+    """Also of a call whose id an earlier step used."""
+    earlier = [ASKED, Message.assistant(ToolCall("c", "look", "{}"))]
+    value = {"call_id": "1/c", "name": "look", "arguments": '{"a":2}'}
+    events = [StreamStart(), Custom(CORRECTED, {"llmstream": value}), ResultEvent("new", "1/c", "look")]
+    found = messages_of(earlier, [*events, *LOST])
+    assert found[1] == Message.assistant(ToolCall("c", "look", '{"a":2}'))
+    assert found[2:] == [Message.tool([ToolResult("c", "new", name="look")])]
 
 
 def test_run_that_began_nothing_adds_nothing() -> None:
