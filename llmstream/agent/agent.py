@@ -114,8 +114,8 @@ class Agent(Generic[Deps, T]):
     journal:      a `Journal` or the path of one: each call is written to it before it runs, and its result
                   afterwards; see `recover`
     interrupted:  in a durable run, for a call that a crash interrupted and whose tool is not `idempotent`:
-                  "tell" the model that it may have had effects; "ask" a person, which suspends the run; or
-                  run it "again"
+                  "report" to the model that it may have had effects; "ask" a person, which suspends the
+                  run; or run it "again"
     observe:      called with an `AgentObservation` when a run, a model call or a tool begins or ends
     options:      as for `stream` (tools, settings and so on), used in every step; a `tool_choice` that
                   forces a call applies until one was made, or with `stop_when` in each step
@@ -191,7 +191,7 @@ class Agent(Generic[Deps, T]):
         tool_limit: int | None = TOOL_LIMIT,
         tool_timeout_s: float | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
-        interrupted: WhenInterrupted = "tell",
+        interrupted: WhenInterrupted = "report",
         observe: ObserveRun | None = None,
         **arguments: Unpack[CallOptions],
     ) -> None:

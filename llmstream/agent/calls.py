@@ -68,7 +68,7 @@ class StepCalls:
         journal: RunJournal,
         watch: RunWatch | None,
         recorder: Recorder | None = None,
-        interrupted: WhenInterrupted = "tell",
+        interrupted: WhenInterrupted = "report",
     ) -> None:
         self.inner: dict[str, Suspension] = {}
         self.stop: str | None = None

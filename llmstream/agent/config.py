@@ -88,7 +88,7 @@ class AgentConfig:
     tool_limit: int = TOOL_LIMIT
     tool_timeout_s: float | None = None
     journal: Journal | None = None
-    interrupted: WhenInterrupted = "tell"
+    interrupted: WhenInterrupted = "report"
     observe: ObserveRun | None = None
     clock: Callable[[], float] = time.monotonic
 
@@ -334,8 +334,8 @@ def when_interrupted(value: WhenInterrupted) -> WhenInterrupted:
 
     raises: InvalidRequest
     """
-    if value not in ("tell", "ask", "again"):
-        raise InvalidRequest(f'interrupted is "tell", "ask" or "again", got {value!r}')
+    if value not in ("report", "ask", "again"):
+        raise InvalidRequest(f'interrupted must be "report", "ask" or "again", got {value!r}')
     return value
 
 

@@ -28,7 +28,7 @@ from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
 
 __all__ = ["INTERRUPTED", "EndedCall", "RecordedHistory", "Recorder", "ResumeInput", "WhenInterrupted"]
 
-WhenInterrupted: TypeAlias = Literal["tell", "ask", "again"]
+WhenInterrupted: TypeAlias = Literal["report", "ask", "again"]
 """The handling of a call that a crash interrupted and whose tool is not idempotent: the model reads that it
 may have had effects; a person decides whether it runs again; or it runs again."""
 

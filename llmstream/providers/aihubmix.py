@@ -1,7 +1,7 @@
 """AIHubMix passes requests on to models of many vendors.
 
 - Thinking is requested by `reasoning{effort}` or `reasoning{max_tokens}` for every vendor's models.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 - Claude is also served at `https://aihubmix.com`, with `anthropic:MODEL` and `base_url=`.
 
 Sources:

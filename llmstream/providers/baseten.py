@@ -2,7 +2,7 @@
 
 - A deployment of your own has its own address.
 - `chat_template_args{enable_thinking}` switches thinking on; DeepSeek V4 and gpt-oss take an effort.
-- PDFs are refused before anything is sent, because no page documents them; text documents go as text.
+- PDFs are refused before anything is sent, because no page documents them; text documents are sent as text.
 - No other difference beyond `max_tokens` and the role `system` is known.
 
 Sources:

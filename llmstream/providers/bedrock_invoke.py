@@ -4,8 +4,8 @@
   the profile's in `~/.aws/config`, else us-east-1.
 - Without a bearer key, requests are signed as for `bedrock`.
 - The model is in the path; `anthropic_version` and beta features are in the body.
-- No URLs and file ids as sources, no web search.
-- Use it where Converse lacks something of Claude's; otherwise `bedrock` speaks to every model.
+- URLs and file ids as sources, and web search, are not supported.
+- Use it if Converse lacks a feature of Claude; otherwise, `bedrock` serves every model.
 
 Sources:
 

@@ -4,12 +4,12 @@
 - The region is that of `AWS_REGION`, then `AWS_DEFAULT_REGION`, then the profile's in `~/.aws/config`, else
   us-east-1.
 - Without a bearer key, requests are signed as for `bedrock`, for the service `bedrock-mantle`.
-- The request is Anthropic's, model and version where Anthropic has them. `bedrock-invoke`, whose alias is
-  `bedrock-anthropic`, is the older way with events inside AWS frames.
+- The request is Anthropic's, with model and version in the same places. `bedrock-invoke`, whose alias is
+  `bedrock-anthropic`, is the older API, with events inside AWS frames.
 - AWS also serves this wire at `base_url="https://bedrock-runtime.{region}.amazonaws.com/anthropic"`, which
   a newer copy of its page recommends; then requests are signed for `bedrock`. Anthropic's SDK 2.12 and
   litellm 1.109.1 call the address above.
-- Images and documents go as bytes.
+- Images and documents are sent as bytes.
 
 Sources:
 
@@ -27,7 +27,7 @@ from llmstream.providers.bedrock.signing import signing_for
 BEDROCK_MESSAGES = BedrockProvider(
     name="bedrock-messages",
     title="Claude on Amazon Bedrock (Messages)",
-    # Files go as bytes only, and fewer Claudes are held to schemas than at Anthropic (seen 2026-11).
+    # Files are sent as bytes only, and fewer Claudes are held to schemas than at Anthropic (seen 2026-11).
     dialect=Anthropic(quirks=Quirks(url_sources=False, schemas="bedrock")),
     base_url=f"{MANTLE}/anthropic",
     base_url_env=("ANTHROPIC_BEDROCK_MANTLE_BASE_URL",),

@@ -7,17 +7,17 @@
 - An address without a path gets `/openai/v1`.
 - Claude, Nova and Llama are not served on this wire: use `bedrock` for them. OpenAI's GPT-5 and later know
   more on `bedrock-responses`.
-- Models that are on Bedrock's other endpoint alone:
+- Models that are only on Bedrock's other endpoint:
   `base_url="https://bedrock-mantle.{region}.api.aws/v1"`, where the region is put in too, and requests are
   signed for `bedrock-mantle`. A model under the wrong one of `/v1` and `/openai/v1` is refused with a
   message that names the right one.
 - GPT-5.6 and later take tools on this wire with effort `none` only, which is then sent with a warning: use
   `bedrock-responses`.
 - `stop` is left out with a warning: newer models refuse it, and in gpt-oss it silently ends the reasoning.
-- gpt-oss puts its reasoning between `<reasoning>` tags in the text; they are taken out. It has no
+- gpt-oss puts its reasoning between `<reasoning>` tags in the text; they are removed. It has no
   structured output, so a schema goes into the prompt.
 - The ids of calls may be `call_0`, `call_1`, repeated in each answer; these are replaced by unique ids.
-- Images as data only; PDFs and audio are refused before anything is sent; text documents go as text.
+- Images as data only; PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

@@ -5,12 +5,12 @@
   applications.
 - MODEL is an inference profile of the GPT models: `us.openai...`, `global.openai...`; Bedrock's other
   endpoint has them without the prefix.
-- Images and files go as bytes; `s3://` addresses stay.
-- Answers are made at once, never in the background, and tools of the vendor's own (web search) do not run
+- Images and files are sent as bytes; `s3://` addresses stay.
+- Responses are never produced in the background, and the vendor's own tools (web search) do not run
   there.
-- gpt-oss, answers in the background and such tools are at Bedrock's other endpoint:
+- gpt-oss, background responses and such tools are at Bedrock's other endpoint:
   `base_url="https://bedrock-mantle.{region}.api.aws/v1"` (gpt-oss, which takes `tool_choice` auto alone) or
-  `.../openai/v1` (GPT-5 and later). There the ids of calls start again at `call_0` in each answer
+  `.../openai/v1` (GPT-5 and later). There, the ids of calls restart at `call_0` in each answer
   (pydantic-ai#6536).
 - Encrypted reasoning of OpenAI's own service is not read here, nor the reverse.
 

@@ -9,7 +9,7 @@
 - The reasoning of GLM goes back between `<think>` tags in the text.
 - The penalties and `parallel_tool_calls` are in Cerebras's SDK 1.91.0; its older pages list them as not
   supported.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

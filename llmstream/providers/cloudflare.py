@@ -5,7 +5,7 @@
 - The key is a token with the right to Workers AI, not the account's global key.
 - The address ends in `/ai/v1`; that of the native API, `/ai/run`, has another wire.
 - The model's name decides which efforts it knows: `llmstream/model_rules/open_models.py`.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

@@ -18,7 +18,7 @@
   sent back with the message. Reasoning without a signature is left out with a warning (pydantic-ai's probe
   of 2026-09).
 - The API is not documented by GitHub as a public one; what is here was seen in public clients.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

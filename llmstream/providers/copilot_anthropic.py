@@ -2,7 +2,7 @@
 
 - An example is `copilot-anthropic:claude-sonnet-4.5`.
 - Address and key are those of `copilot`.
-- `web_search` does not run there. Images and documents go as bytes.
+- `web_search` does not run there. Images and documents are sent as bytes.
 - The headers `openai-intent`, `x-interaction-type` and `x-github-api-version` are those of litellm's
   client; one source.
 
@@ -23,7 +23,7 @@ COPILOT_ANTHROPIC = replace(
     COPILOT,
     name="copilot-anthropic",
     title="Claude at GitHub Copilot",
-    # Images and documents go as bytes.
+    # Images and documents are sent as bytes.
     dialect=Anthropic(quirks=Quirks(url_sources=False)),
     normalize=without_version,
     # As other clients of this path identify themselves (litellm 1.109.1, seen 2026-11).

@@ -11,7 +11,7 @@
 - The older endpoints refuse several results of tools behind one message with calls (litellm parts them);
   the setting `parallel_tool_calls=False` avoids that.
 - Thoughts come as parts of the content, which are read; their signatures do not go back.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

@@ -2,7 +2,7 @@
 
 - `reasoning_effort` is all it needs: `none` switches thinking off, any other effort on, `xhigh` and `max`
   are the same (a developer of theirs in can1357/oh-my-pi#9522, seen 2026-11).
-- PDFs are refused before anything is sent, because no page documents them; text documents go as text.
+- PDFs are refused before anything is sent, because no page documents them; text documents are sent as text.
 - With Gemini models `reasoning_tokens` may exceed `completion_tokens`: then they come on top of them, and
   of the total.
 

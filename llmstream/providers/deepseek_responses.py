@@ -4,7 +4,7 @@
 - Address and key are those of `deepseek`.
 - Answers can be held to a JSON schema, which Chat Completions refuse there.
 - A call is joined with the item beside it, so an answer's calls go back together behind its texts.
-- Reasoning is plain text and goes back as such. Efforts are low, high and max; others become these, with a
+- Reasoning is plain text, sent back unchanged. Efforts are low, high and max; others become these, with a
   warning.
 - The models think by default, and refuse a forced tool while they do: ask for effort `none` beside it.
 
@@ -34,7 +34,7 @@ DEEPSEEK_RESPONSES = replace(
     dialect=OpenAIResponses(
         Quirks(
             thinking=ThinkingQuirks(
-                # Reasoning is plain text here, and goes back as such (pydantic-ai deepseek.py, seen 2026-11).
+                # Reasoning is plain text, sent back unchanged (pydantic-ai deepseek.py, seen 2026-11).
                 encrypted="never",
                 plain=True,
                 # Its guide to the thinking mode (seen 2026-11): low, high and max, other words become these.

@@ -3,7 +3,7 @@
 - The efforts are none, low, medium, high and max, for every model; those of Claude become shares of
   `max_completion_tokens`. `provider_options={"digitalocean": {"reasoning": {"max_tokens": 4096}}}` gives
   Claude a budget.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 - models.dev is the only source for efforts.
 
 Sources:

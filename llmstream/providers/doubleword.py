@@ -1,8 +1,8 @@
 """Doubleword hosts open models behind the Chat Completions wire.
 
 - `max_tokens`, and the role `system`.
-- Reasoning goes back as `reasoning_content` with the calls that it led to.
-- PDFs are refused before anything is sent, because no page documents them; text documents go as text.
+- Reasoning is sent back as `reasoning_content` with the calls that it led to.
+- PDFs are refused before anything is sent, because no page documents them; text documents are sent as text.
 
 Sources:
 

@@ -3,7 +3,7 @@
 - A tool cannot be forced; a schema goes into the prompt. litellm is the only source for both.
 - The model's name decides which efforts it knows and whether thinking can be switched off:
   `llmstream/model_rules/open_models.py`.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

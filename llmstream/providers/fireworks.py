@@ -8,7 +8,7 @@
   `llmstream/model_rules/open_models.py`; what is not known becomes the next higher, with a warning.
 - A budget for thinking is sent as `thinking{type, budget_tokens}`; beside an effort it is left out, with a
   warning.
-- PDFs are refused before anything is sent, because no page documents them; text documents go as text.
+- PDFs are refused before anything is sent, because no page documents them; text documents are sent as text.
 - `top_k` is known, the length of an answer is `max_tokens`.
 
 Sources:

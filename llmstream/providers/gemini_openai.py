@@ -7,7 +7,7 @@
 - Errors may be a list with one object.
 - Thinking is requested by `reasoning_effort`; finer control by `provider_options={"gemini-openai":
   {"extra_body": {"google": {"thinking_config": {...}}}}}`.
-- PDFs are refused before anything is sent, because no page documents them; text documents go as text.
+- PDFs are refused before anything is sent, because no page documents them; text documents are sent as text.
 
 Sources:
 

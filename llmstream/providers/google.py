@@ -9,7 +9,7 @@
   and sent back.
 - Which levels of thinking a model knows is in `llmstream/model_rules/gemini.py`. From 3.6 on (and 3.5
   Flash-Lite) models ignore temperature, top_p and top_k; these are left out with a warning.
-- Media by URL: Google's own storage, its Files API and YouTube go as they are.
+- Media by URL: Google's own storage, its Files API and YouTube are passed unchanged.
 - Transcription models answer in `audioTranscription`: its words become the text; speakers and offsets
   become metadata.
 - A wrong key is a status 400 there; it is an `AuthenticationError` here.

@@ -15,7 +15,7 @@
 - `executed_tools` are tools that Groq ran; they become calls and results marked as the vendor's.
 - The error `tool_use_failed`, as a 400 or inside a stream, holds in `failed_generation` what the model
   wrote instead of a valid call. The error's message includes it.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

@@ -6,7 +6,7 @@
 - The arguments of a tool call may be a JSON object instead of text; they are read as its text.
 - What else is special depends on the provider behind the router; models without a reasoning parser leave
   `<think>` tags in the text.
-- PDFs are refused before anything is sent, because no page documents them; text documents go as text.
+- PDFs are refused before anything is sent, because no page documents them; text documents are sent as text.
 
 Sources:
 

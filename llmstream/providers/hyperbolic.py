@@ -2,7 +2,7 @@
 
 - The model's name decides which efforts it knows and whether thinking can be switched off:
   `llmstream/model_rules/open_models.py`.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 - litellm is the only source, whose list of models is of 2025.
 
 Sources:

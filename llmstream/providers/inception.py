@@ -3,7 +3,7 @@
 - The efforts are `instant`, `low`, `medium` and `high`: `none` and `minimal` are sent as `instant`, `xhigh`
   and `max` as `high`, with a warning.
 - No difference beyond `max_tokens` and the role `system` is known.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

@@ -38,5 +38,5 @@ KIMI_CODING = Provider(
     auth=key_header("x-api-key"),
     aliases=("kimi-for-coding", "kimi-code"),
     docs="https://www.kimi.com/code/docs/en/kimi-code/models.html",
-    notes="a plan for coding agents, with keys of its own; `moonshot` is the platform",
+    notes="a plan for coding agents, with its own keys; `moonshot` is the platform",
 )

@@ -10,7 +10,7 @@
   `{thinking}` by the model's name, with `reasoning_effort` for models that know efforts.
 - Reasoning arrives as `reasoning_content` and goes back under it; the model's template picks what the model
   is shown. The model's name hardly matters: the server has one.
-- PDFs are refused before anything is sent; text documents go as text.
+- PDFs are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

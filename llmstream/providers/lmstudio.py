@@ -4,7 +4,7 @@
 - A prompt that does not fit into the context is a 200 with `event: error`, or a stream with nothing in it
   (lmstudio-ai/lmstudio-bug-tracker#2339, #2322); the latter is reported as `IncompleteStream`.
 - Images as data only.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

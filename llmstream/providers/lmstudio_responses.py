@@ -2,7 +2,7 @@
 
 - An example is `lmstudio-responses:qwen3-8b`.
 - Address and key are those of `lmstudio`; no key is needed.
-- Reasoning of open models is plain text and goes back as such.
+- Reasoning of open models is plain text and is sent back unchanged.
 
 Sources:
 
@@ -27,7 +27,7 @@ LMSTUDIO_RESPONSES = replace(
     dialect=OpenAIResponses(
         Quirks(
             delivery=DeliveryQuirks(background=False, websocket=False),
-            # Open models: reasoning is plain text, and goes back as such.
+            # Open models: reasoning is plain text, and is sent back unchanged.
             thinking=ThinkingQuirks(encrypted="never", plain=True),
             input=InputQuirks(system_role="system"),
             reasoning_model_rules=False,

@@ -11,7 +11,7 @@
 - There is no response format: a schema goes into the prompt. A temperature of 0 is refused, and one above
   1; the nearest that is taken is sent, with a warning.
 - `max_tokens` is deprecated in favour of `max_completion_tokens`.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

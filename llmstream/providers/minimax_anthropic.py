@@ -4,7 +4,7 @@ blocks of its own.
 - An example is `minimax-anthropic:MiniMax-M3`.
 - In China the address is `https://api.minimaxi.com/anthropic`. A `/v1` at the end of the address is
   removed. `minimax` is Chat Completions.
-- Thinking is sent back whether it is signed or not; images go as bytes.
+- Thinking is sent back whether it is signed or not; images are sent as bytes.
 - MiniMax-M2 always thinks. There are no JSON schemas: for a typed answer a tool is forced.
 
 Sources:

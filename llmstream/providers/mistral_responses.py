@@ -3,7 +3,7 @@
 - An example is `mistral-responses:mistral-large-latest`.
 - Address and key are those of `mistral`.
 - It keeps no state: `store` is false, there is no `previous_response_id` and nothing in the background.
-- Reasoning is plain text and goes back as such. Which efforts a model knows differs; they are sent as they
+- Reasoning is plain text, sent back unchanged. Which efforts a model knows differs; they are sent as they
   are.
 - Tools are functions; of the vendor's own there are only namespaces of functions, by
   `provider_options={"mistral-responses": {"tools": [...]}}`.

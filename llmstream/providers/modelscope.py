@@ -2,7 +2,7 @@
 
 - No switch for thinking is documented, so none is sent, with a warning. `provider_options={"modelscope":
   {"enable_thinking": False}}` sends what a model's page names.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

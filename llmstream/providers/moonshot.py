@@ -21,7 +21,7 @@
   warning.
 - The sampling of the models that think is fixed: temperature, top_p and the penalties are left out with a
   warning.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

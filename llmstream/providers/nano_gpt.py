@@ -3,7 +3,7 @@
 - Efforts are none to xhigh for every model. Suffixes of a model's name (`:thinking`, for Claude `:8192`)
   ask for thinking too.
 - Reasoning arrives as `reasoning`; the address `/api/v1legacy` has it as `reasoning_content`.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

@@ -2,7 +2,7 @@
 
 - The address of its days as AI Studio, `https://api.studio.nebius.com/v1`, still exists.
 - No difference beyond `max_tokens` and the role `system` is known.
-- PDFs are refused before anything is sent, because no page documents them; text documents go as text.
+- PDFs are refused before anything is sent, because no page documents them; text documents are sent as text.
 
 Sources:
 

@@ -7,7 +7,7 @@
 - The older address `https://api.novita.ai/v3/openai` still answers (litellm uses it).
 - The model's name decides which efforts it knows and whether thinking can be switched off:
   `llmstream/model_rules/open_models.py`.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

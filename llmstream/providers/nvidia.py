@@ -8,7 +8,7 @@
   `{thinking}`; DeepSeek V4 and gpt-oss take `reasoning_effort`. Older Nemotrons are switched by the system
   prompt (`detailed thinking on`, `/no_think`): asking them by an effort is a warning.
 - Reasoning arrives as `reasoning_content`.
-- PDFs are refused before anything is sent, because no page documents them; text documents go as text.
+- PDFs are refused before anything is sent, because no page documents them; text documents are sent as text.
 
 Sources:
 
@@ -39,7 +39,7 @@ NVIDIA = Provider(
             media=MediaQuirks(files=False),
             thinking=ThinkingQuirks(
                 # Model pages of build.nvidia.com (seen 2026-11): a switch of the template; DeepSeek V4 and
-                # gpt-oss take an effort. Older Nemotrons are told by the system prompt.
+                # gpt-oss take an effort. Older Nemotrons are switched by the system prompt.
                 style="chat-template",
                 effort_beside_switch=True,
             ),

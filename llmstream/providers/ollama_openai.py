@@ -3,13 +3,13 @@
 
 - The address may be given with or without `/v1`.
 - The cloud needs the key; a local daemon needs none.
-- Reasoning arrives as `reasoning` and goes back as that; the model's template picks what it is shown.
+- Reasoning arrives as `reasoning` and is sent back as that; the model's template picks what it is shown.
 - Older daemons put parallel calls all at index 0 and end in `stop` or null; the calls are separated, and
   the finish reason is tool-calls.
 - `tool_choice` does nothing: `none` leaves the tools out, a forced one is left out with a warning.
 - `reasoning_effort` is passed to the model; `minimal` is sent as `low`, with a warning.
 - Images as data only.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

@@ -12,7 +12,7 @@ custom tools with plain input, and of reasoning that has to go back encrypted.
   like) become metadata of the `finish`, without those that repeat the request. If `input_transformations`
   report that reasoning of earlier answers was not used, the log warns.
 - `bio_policy`, `cyber_policy` and `misalignment_policy_violation` inside the stream are `ContentFiltered`,
-  and not tried again; the error's `details` have what the vendor reports.
+  and not retried; the error's `details` have what the vendor reports.
 
 Sources:
 

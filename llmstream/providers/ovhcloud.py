@@ -4,7 +4,7 @@
 - `/no_think` in the prompt switches off Qwen3's thinking; an effort for it is left out with a warning.
 - The model's name decides which efforts it knows and whether thinking can be switched off:
   `llmstream/model_rules/open_models.py`.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 
@@ -31,7 +31,7 @@ OVHCLOUD = Provider(
     dialect=OpenAIChat(
         hosted(
             change(ReasoningQuirks, field="reasoning"),
-            # Its catalog (seen 2026-11): Qwen is told by `/no_think` in the prompt; gpt-oss takes efforts.
+            # Its catalog (seen 2026-11): Qwen is set by `/no_think` in the prompt; gpt-oss takes efforts.
             by_model=(
                 ModelQuirks(
                     r"qwen-?3(?!.*(?:instruct|coder))", change(ThinkingQuirks, style="none", always=True)

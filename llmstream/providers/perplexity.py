@@ -33,7 +33,7 @@ model it keeps the model.
   nor the penalties are known.
 - A schema goes into `response_format`; JSON of any shape can be requested in the prompt only.
 - Models of Anthropic want `max_output_tokens`.
-- Images may be given, PDFs and audio are refused before anything is sent; text documents go as text.
+- Images may be given, PDFs and audio are refused before anything is sent; text documents are sent as text.
 - `usage.raw` holds `cost` and the calls of the vendor's tools.
 
 Sources:

@@ -8,7 +8,7 @@
   `https://WORKSPACE.REGION.maas.aliyuncs.com/compatible-mode/v1`. There are also `dashscope-us` and
   `cn-hongkong`. A key of another region is a 401.
 - Recordings go as URLs, also such as hold the data (`data:;base64,...`), as Qwen-Omni wants them. PDFs are
-  refused before anything is sent; text documents go as text.
+  refused before anything is sent; text documents are sent as text.
 - Usage counts tokens written to the cache as `cache_creation_input_tokens` in the details. At most four
   parts may carry `cache_control`.
 - `tool_choice: required` is not known everywhere and is left out with a warning; a named tool cannot be

@@ -2,7 +2,7 @@
 
 - Efforts are low, medium, high and max; others become the next higher, with a warning. A budget is a text:
   `provider_options={"requesty": {"reasoning_effort": "10000"}}`.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

@@ -5,7 +5,7 @@
 - Thinking is switched by `chat_template_kwargs{enable_thinking}`, gpt-oss takes efforts.
 - Models of text want a string as content, so an image for one of them is refused before anything is sent.
 - The penalties are taken and have no effect.
-- PDFs are refused before anything is sent, because no page documents them; text documents go as text.
+- PDFs are refused before anything is sent, because no page documents them; text documents are sent as text.
 
 Sources:
 

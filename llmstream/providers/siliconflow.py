@@ -4,7 +4,7 @@
 - Hybrid models are switched by `enable_thinking`, a budget goes as `thinking_budget` (128 to 32768). Models
   that always think get neither, with a warning; `provider_options={"siliconflow": {"thinking_budget":
   4096}}` sends a budget.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 
@@ -36,5 +36,5 @@ SILICONFLOW = Provider(
     key_env=("SILICONFLOW_API_KEY",),
     aliases=("silicon-flow",),
     docs="https://docs.siliconflow.com/en/api-reference/chat-completions/chat-completions",
-    notes="in China `https://api.siliconflow.cn/v1`, with keys of its own",
+    notes="in China `https://api.siliconflow.cn/v1`, with its own keys",
 )

@@ -9,10 +9,10 @@
 - Claude's thinking is requested by `reasoning{effort|max_tokens}`: low, medium, high. It then wants a
   temperature of 1, and the server sets another where none is given: ask for `Settings(temperature=1)`
   beside the reasoning.
-- Claude's reasoning comes and goes back as `reasoning_details`.
+- Claude's reasoning is received and sent back as `reasoning_details`.
 - Claude is served on Anthropic's wire too, at `/api/v2/cortex/v1/messages`: `anthropic:MODEL` with
   `base_url="https://ACCOUNT.snowflakecomputing.com/api/v2/cortex"` and the token in `ANTHROPIC_AUTH_TOKEN`.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

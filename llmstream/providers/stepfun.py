@@ -4,7 +4,7 @@
   of its own.
 - step-3.7 takes the efforts low, medium and high, step-3.5 low and high; they always think. Reasoning
   arrives as `reasoning`.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 - models.dev is the only source for efforts.
 
 Sources:

@@ -1,12 +1,12 @@
 """Tencent's cloud serves its Hunyuan models and open ones.
 
 - The address is that of the international site (litellm); in China models.dev has
-  `https://tokenhub.tencentmaas.com/v1`, with keys of its own.
+  `https://tokenhub.tencentmaas.com/v1`, with its own keys.
 - Thinking is switched by `thinking{type}`, with `reasoning_effort` beside it. MiniMax takes `adaptive` in
   place of `enabled`: `provider_options={"tencent": {"thinking": {"type": "adaptive"}}}`.
 - The model's name decides which efforts it knows and whether thinking can be switched off:
   `llmstream/model_rules/open_models.py`.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

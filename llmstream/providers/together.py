@@ -7,7 +7,7 @@
   `high`, DeepSeek V4 Pro `high` and `max`, GLM-5.3 `low` to `max`. The efforts of each model are in
   `llmstream/model_rules/open_models.py`.
 - The address `https://api.together.xyz/v1` leads to the same service.
-- PDFs are refused before anything is sent, because no page documents them; text documents go as text.
+- PDFs are refused before anything is sent, because no page documents them; text documents are sent as text.
 - `max_tokens` is the field for the length of an answer, and `top_k` is known.
 
 Sources:

@@ -2,7 +2,7 @@
 
 - `low` switches the thinking of solar-pro3 off, so `none` and `minimal` are sent as `low`, with a warning;
   medium is the default. solar-pro2 thinks at `high` only.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 - models.dev is the only source for address and key.
 
 Sources:

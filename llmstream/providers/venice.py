@@ -4,7 +4,7 @@
 - Many fields of a chunk are null; they are ignored.
 - Reasoning arrives as `reasoning_content`. Its own switches are `venice_parameters`, by
   `provider_options={"venice": {...}}`.
-- PDFs are refused before anything is sent, because no page documents them; text documents go as text.
+- PDFs are refused before anything is sent, because no page documents them; text documents are sent as text.
 
 Sources:
 

@@ -14,7 +14,7 @@
 - Thinking is switched by the variable of the model's template, `chat_template_kwargs{enable_thinking}` or
   `{thinking}` by the model's name, with `reasoning_effort` for models that know efforts and
   `thinking_token_budget` for a budget. For a name that matches no known model both are sent.
-- PDFs are refused before anything is sent; text documents go as text.
+- PDFs are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

@@ -6,7 +6,7 @@
   (doubao-seed-1-6-251015 knows minimal to high only).
 - Sources differ on forcing a tool by `tool_choice`: litellm's list has no for Doubao Seed 2. It is sent.
 - Encrypted reasoning (`encrypted_content`) is not sent back on this wire.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

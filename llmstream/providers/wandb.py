@@ -6,7 +6,7 @@
   TEAM/PROJECT`, given by `headers=`, names the project that is billed.
 - The model's name decides which efforts it knows and whether thinking can be switched off:
   `llmstream/model_rules/open_models.py`.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

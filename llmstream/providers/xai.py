@@ -15,7 +15,7 @@
   efforts.
 - Live search by `search_parameters` is gone; web and X search are tools of xAI's Responses API.
 - Tool results have to be in the order of their calls.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

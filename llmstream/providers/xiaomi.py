@@ -2,13 +2,13 @@
 
 - Thinking is switched by `thinking{type}`; an effort cannot be given. Flash models think on request only,
   others do.
-- A schema goes into the prompt and `json_object` is requested: according to one source schemas are not held
-  to, another that they are.
-- Reasoning goes back with all of the history: since 2026-05 messages with calls that lack theirs are a 400
+- A schema goes into the prompt and `json_object` is requested: according to one source schemas are not
+  enforced, another that they are.
+- Reasoning is sent back with all of the history: since 2026-05 messages with calls that lack theirs are a 400
   (earendil-works/pi#4602, chatboxai/chatbox#3716).
 - The same models speak Anthropic's wire at `https://api.xiaomimimo.com/anthropic`. Keys of a token plan
   have an address of their own, such as `https://token-plan-cn.xiaomimimo.com/v1`.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 
@@ -39,7 +39,7 @@ XIAOMI = Provider(
             change(ThinkingQuirks, style="thinking"),
             change(
                 SchemaQuirks,
-                # Schemas are not held to (agno, seen 2026-11; litellm's list says otherwise).
+                # Schemas are not enforced (agno, seen 2026-11; litellm's list says otherwise).
                 output="json_object",
             ),
             change(

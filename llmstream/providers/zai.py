@@ -1,5 +1,5 @@
-"""Z.ai serves its GLM models behind the Chat Completions wire. The service in China has accounts and keys
-of its own: `bigmodel`.
+"""Z.ai serves its GLM models behind the Chat Completions wire. The service in China has its own accounts
+and keys: `bigmodel`.
 
 - The address of the coding plan is `https://api.z.ai/api/coding/paas/v4`.
 - `thinking{type}` switches thinking. GLM-5.2 takes the efforts `high` and `max` as well; GLM-5.3 takes
@@ -12,10 +12,10 @@ of its own: `bigmodel`.
 - `tool_choice` is `auto` or nothing: `none` leaves the tools out, a forced one is left out with a warning.
 - No JSON schema: it goes into the prompt and `json_object` is requested. Neither `strict` nor the penalties
   are known.
-- Finish reasons of its own: `sensitive` is content-filter, `model_context_window_exceeded` is length,
+- Its own finish reasons: `sensitive` is content-filter, `model_context_window_exceeded` is length,
   `network_error` is an error.
 - Error codes are numbers in a string, such as "1302" for too many requests.
-- PDFs and audio are refused before anything is sent; text documents go as text.
+- PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
 

@@ -15,7 +15,7 @@ files, single sign-on, the role of a container or machine).
   "on-demand throughput isn't supported" asks for an id such as `us.anthropic.claude-...`.
 - The id is percent-encoded once in the URL; slashes of an ARN stay inside one segment.
 - Text and reasoning have no start on the wire. Errors arrive as exception frames inside a 200.
-- Images, documents and videos go as bytes or lie in a bucket (`s3://`); other URLs are refused.
+- Images, documents and videos are sent as bytes or lie in a bucket (`s3://`); other URLs are refused.
 - A cache point follows a part with the metadata `{"bedrock": {"cache_point": True}}`, or that carries
   Anthropic's `cache_control`.
 - `provider_options={"bedrock": {...}}` is merged into the body: `guardrailConfig`, `performanceConfig`,

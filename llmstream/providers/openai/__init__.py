@@ -2,9 +2,9 @@
 
 - `OPENAI_ORG_ID` and `OPENAI_PROJECT_ID` become headers.
 
-This is the wire that the others differ from.
+The quirks of other providers are differences from this API.
 
-- The o-series and gpt-5 and later rank a system prompt as role `developer`, want `max_completion_tokens`,
+- The o-series and gpt-5 and later rank a system prompt as role `developer`, require `max_completion_tokens`,
   and refuse temperature, top_p and the penalties (some take them at effort `none`) and stop sequences. Each
   knows some efforts only. The rules, with sources, are in `llmstream/model_rules/gpt.py`. What is refused
   is left out, or the nearest is sent, with a warning.
@@ -12,14 +12,15 @@ This is the wire that the others differ from.
 - OpenAI takes function tools of its newest models beside reasoning in Responses only, and serves some
   models (gpt-5-pro, codex, o3-pro) only there. Such a request goes to Responses, with a warning, unless it
   holds what only Chat Completions takes (audio, options such as `logit_bias`). `openai-chat:MODEL` and
-  `openai-responses:MODEL` choose the wire. Other servers behind `base_url=` are asked as they are.
+  `openai-responses:MODEL` choose the API. With `openai:`, other servers behind
+  `base_url=` always get Chat Completions.
 - Usage comes in a chunk without choices, after the finish reason, because it is requested.
 - `refusal` is reported as text and the finish reason content-filter.
 - `logprobs` are metadata of the deltas and of the end of the text; `service_tier`, `system_fingerprint` and
-  `moderation` of the `finish`. Calls of custom tools have plain text for their input and go back as what
-  they were.
+  `moderation` of the `finish`. The input of custom tools is plain text, and their calls are sent back
+  unchanged.
 - `bio_policy`, `cyber_policy`, `misalignment_policy_violation` and `content_policy_violation` are
-  `ContentFiltered`, and not tried again.
+  `ContentFiltered`, and not retried.
 - Documents have to be sent as data; an address raises `Unsupported`.
 
 Sources:
