@@ -3,6 +3,7 @@
   kills       durable runs, killed at every place, once and twice, in eight variants, on two databases
   takeovers   runs that change hands at every place: killed deciders, sleepers behind the dead, new versions
   fleet       four workers, some of them killed every five seconds, for five minutes a database
+  programs    200 random agents a database, on workers that are killed, put to sleep and woken at random times
   recoveries  200 runs, killed and taken over after random delays, a database
   engines     runs on DBOS and Restate, whose workers are killed (extra frameworks)
   batches     the submitters of batch jobs, killed at every request
@@ -58,6 +59,7 @@ DRILLS = {
     "kills": Drill(("tests/durable/test_kills.py",), full=_SWEEP),
     "takeovers": Drill(("tests/durable/test_takeovers.py",), full=_SWEEP),
     "fleet": Drill(("tests/durable/test_fleet.py", "-k", "any_time"), full=_SWEEP),
+    "programs": Drill(("tests/durable/test_programs.py",), full=_SWEEP),
     "recoveries": Drill(("tests/durable/test_fleet.py", "-k", "recoveries"), full=_SWEEP),
     "engines": Drill(("tests/peers/test_dbos.py", "tests/peers/test_restate.py"), full=_SWEEP),
     "batches": Drill(("tests/batches/test_killed.py",), full={"LLMSTREAM_KILLS": "all"}),

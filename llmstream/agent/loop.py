@@ -198,13 +198,14 @@ class Loop:
         given, before = await recorder.resume_input(number, key, self.suspended.pending)
         if not given.decisions and not given.results:
             return False
+        # Whoever records a decision refuses a late one; here it may be read long after it was given.
         self._resumption = Resumption.of(
             self.suspended,
             given.as_decisions(),
             given.results,
             agent=config.name,
             key=config.approval_key,
-            again=before,
+            again=True,
         )
         # A decision found in the record was used by the process that died.
         if not before:

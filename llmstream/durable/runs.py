@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import random
 import socket
@@ -20,7 +21,7 @@ from llmstream.agent.recorder import checked_result, decision_to
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
 from llmstream.durable.durable_run import DurableRun, RunInfo
-from llmstream.durable.store import RunRecord, RunStore, State, pending_calls
+from llmstream.durable.store import RunRecord, RunStore, State, expiries, pending_calls
 from llmstream.durable.worker import OwnedRun, Request, Worker, nothing
 from llmstream.errors import InvalidRequest, LLMStreamError, LogUnavailable, RunExists, RunNotFound
 from llmstream.log import Logs, open_logs
@@ -269,18 +270,26 @@ class Runs:
 
         decisions: by `approval_id`; True and False for `Approve()` and `Deny()`
         results:   of external calls, by the `call_id` of the pending call
-        raises:    InvalidRequest for a call that does not wait, or was decided before; RunNotFound
+        raises:    InvalidRequest for a call that does not wait, was decided before, or has waited longer
+                   than the agent's `approval_ttl_s`, and nothing is recorded; RunNotFound
         """
         await self._open()
         record = await self._known(run)
         # All names are checked before anything is recorded: a wrong one leaves the run unchanged.
-        steps = pending_calls(record, await self._store.steps(run))
+        recorded = await self._store.steps(run)
+        steps, until = pending_calls(record, recorded), expiries(recorded)
         given: dict[str, Any] = {f"decision/{name}": decision_to(value) for name, value in decisions.items()}
         given |= {result_key(call): checked_result(value, call) for call, value in results.items()}
         unknown = [key for key in given if key not in steps]
         if unknown:
             waiting = ", ".join(steps) or "nothing"
             raise InvalidRequest(f"run {run!r} does not wait for {unknown[0]!r}; it waits for {waiting}")
+        late = [key for key in given if until.get(key, math.inf) < time.time()]
+        if late:
+            raise InvalidRequest(
+                f"run {run!r} has waited for {late[0]!r} longer than its agent's approval_ttl_s, and no "
+                "longer accepts it. Stop the run, and start another one with its messages()."
+            )
         for key, value in given.items():
             if not await self._store.give(run, f"{steps[key]}/{key}", msgspec.json.encode(value)):
                 raise InvalidRequest(f"run {run!r} has ended, or {key!r} was answered before")

@@ -6,18 +6,34 @@ its claim and is refused if the record has a newer one. So a process that was on
 
 from __future__ import annotations
 
+import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from llmstream.agent.durable_steps import result_key
+from llmstream.agent.suspension import Suspension
 from llmstream.first_use import prepared
 from llmstream.tools.approval import PendingCall
 from llmstream.usage import Usage
 
-__all__ = ["Outcome", "RecordedStep", "Renewal", "RunRecord", "RunStore", "State", "Waiting", "pending_calls"]
+__all__ = [
+    "Outcome",
+    "RecordedStep",
+    "Renewal",
+    "RunRecord",
+    "RunStore",
+    "State",
+    "Waiting",
+    "expiries",
+    "pending_calls",
+]
+
+# "3/suspension", "3/suspension/2", and those of sub-agents, which stand below a call.
+_SUSPENSION: Final = re.compile(r"((?:.*/)?\d+/suspension)(?:/\d+)?", re.DOTALL)
 
 State: TypeAlias = Literal["running", "waiting", "done", "failed", "stopped"]
 """running: a process has it, or had it when it died; waiting: for a decision, a result, a message;
@@ -132,6 +148,23 @@ def pending_calls(record: RunRecord, steps: Mapping[str, RecordedStep]) -> dict[
             number = int(key.partition("/")[0])
             found.setdefault(f"decision/{_pending(step.data).approval_id}", number)
     return found
+
+
+def expiries(steps: Mapping[str, RecordedStep]) -> dict[str, float]:
+    """When waiting calls expire, in Unix time, by the last part of the key of the input."""
+    found: dict[str, dict[str, float]] = {}
+    for key, step in steps.items():
+        if step.data is None or (name := _SUSPENSION.fullmatch(key)) is None:
+            continue
+        suspension = Suspension.from_json(step.data)
+        until = math.inf if suspension.expires_at_s is None else suspension.expires_at_s
+        for call in suspension.pending:
+            given = f"decision/{call.approval_id}" if call.approval_id else result_key(call.call_id)
+            # A run that waits again for the same call waits anew.
+            times = found.setdefault(given, {})
+            times[name[1]] = max(times.get(name[1], 0.0), until)
+    # A call of a sub-agent is in the suspensions of both.
+    return {given: min(times.values()) for given, times in found.items()}
 
 
 class RunStore(ABC):

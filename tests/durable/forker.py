@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import sys
@@ -25,6 +26,8 @@ from llmstream.durable.store import RunStore
 from llmstream.errors import LLMStreamError
 from llmstream.log import SQLiteStore, open_logs
 from tests.durable.clerk import MESSAGE, PROMPT, Effects, clerk
+from tests.durable.programs import PROMPT as PROGRAM
+from tests.durable.programs import agents_of
 
 
 class Places:
@@ -79,6 +82,8 @@ async def work(job: dict[str, Any], at: Places) -> str:
     store, where = stores_of(job["address"], at, job.get("clock_s", 0.0))
     logs = open_logs(where, lease_s=lease_s, keep_s=86_400)
     async with logs, Runs(store, logs=logs, lease_s=lease_s) as runs:
+        if "seeds" in job:
+            return await roam(runs, job)
         agent = clerk(Effects(job["effects"]), at=at, **job.get("agent", {}))
         try:
             if "act" in job:
@@ -93,6 +98,38 @@ async def work(job: dict[str, Any], at: Places) -> str:
             return info.state if info is not None else "none"
         except LLMStreamError as error:
             return error.code
+
+
+class Differences(logging.Filter):
+    """Notes that a conversation was another one in an earlier process."""
+
+    def __init__(self, effects: Effects) -> None:
+        super().__init__()
+        self._effects = effects
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if "differs" in record.getMessage():
+            self._effects.add(f"differs {record.getMessage()}")
+        return True
+
+
+async def roam(runs: Runs, job: dict[str, Any]) -> str:
+    """Works on the runs of random agents: on one until it ends or waits, or on all for some seconds."""
+    effects = Effects(job["effects"])
+    agents = agents_of(job["seeds"], effects)
+    logging.getLogger("llmstream.durable").addFilter(Differences(effects))
+    if "reads" in job:
+        try:
+            async for _ in runs.stream(agents[job["reads"]], job["run"], PROGRAM, after=job["after"]):
+                pass
+        except LLMStreamError as error:
+            return error.code
+        return "read"
+    try:
+        await asyncio.wait_for(runs.resume(agents), job["seconds"])
+    except TimeoutError:
+        pass
+    return "left"
 
 
 async def act(runs: Runs, job: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -465,6 +466,45 @@ async def test_shorter_request_is_no_difference(place: str, caplog: pytest.LogCa
         with contextlib.suppress(ls.LLMStreamError):
             await changed.stream(chat, steps=steps).collect()
     assert "before 0/model differs" in caplog.text
+
+
+async def test_decision_in_time_counts(place: str, effects: Effects, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if nobody reads it before the approval expires."""
+    agent = clerk(effects, approval=True, approval_ttl_s=60)
+    async with Runs(place) as runs:
+        run = runs.stream(agent, "order", PROMPT)
+        _ = [event async for event in run]
+        await runs.decide("order", {run.pending[0].approval_id: True})
+        now = time.time
+        monkeypatch.setattr(time, "time", lambda: now() + 3600)
+        assert (await runs.run(agent, "order")).text == ANSWER
+
+
+async def test_late_decision_is_refused(place: str, effects: Effects) -> None:
+    """The run keeps waiting: a person who is late does not end it. Another one continues its conversation."""
+    agent = clerk(effects, approval=True, approval_ttl_s=-1)
+    async with Runs(place) as runs:
+        run = runs.stream(agent, "order", PROMPT)
+        _ = [event async for event in run]
+        with pytest.raises(InvalidRequest, match="longer than its agent's approval_ttl_s"):
+            await runs.decide("order", {run.pending[0].approval_id: True})
+        info = await runs.run(agent, "order")
+        assert (info.state, info.ready) == ("waiting", False)
+        await runs.stop("order")
+        again = await runs.run(agent, "order-2", [*run.messages(), ls.Message.user(PROMPT)])
+        assert (again.state, again.text) == (
+            "done",
+            f"{ANSWER} The call waits for a decision and has not run.",
+        )
+
+
+async def test_late_decision_about_a_sub_agent(place: str, effects: Effects) -> None:
+    agent = clerk(effects, deep_approval=True, approval_ttl_s=-1)
+    async with Runs(place) as runs:
+        run = runs.stream(agent, "order", PROMPT)
+        _ = [event async for event in run]
+        with pytest.raises(InvalidRequest, match="approval_ttl_s"):
+            await runs.decide("order", {run.pending[0].approval_id: True})
 
 
 @pytest.mark.parametrize("run", ["", "x" * 513, "a\0b", "\ud800", 5])
