@@ -81,7 +81,7 @@ SCRIPTS = {
 def everything_logged(caplog):
     caplog.set_level(logging.DEBUG)
     for name in ("llmstream", "aiohttp", "asyncio", "aiohttp.client"):
-        logging.getLogger(name).setLevel(logging.DEBUG)
+        caplog.set_level(logging.DEBUG, logger=name)  # restored at the end
     return caplog
 
 
