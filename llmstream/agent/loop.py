@@ -205,7 +205,8 @@ class Loop:
             given.results,
             agent=config.name,
             key=config.approval_key,
-            again=True,
+            again=before,
+            in_time=True,
         )
         # A decision found in the record was used by the process that died.
         if not before:

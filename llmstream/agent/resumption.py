@@ -97,19 +97,21 @@ class Resumption:
         agent: str,
         key: bytes | None,
         again: bool = False,
+        in_time: bool = False,
     ) -> Resumption:
         """Checks everything before any call runs.
 
-        again:  whether it may have been resumed before, by a run that is recorded; then it may have expired
-        raises: InvalidRequest if the suspension was altered, belongs to another agent, or was resumed
-                before, or if a decision or result belongs to no waiting call
+        again:   whether it may have been resumed before, by a run that is recorded; then it may have expired
+        in_time: whether the decisions are known to be from before it expired
+        raises:  InvalidRequest if the suspension was altered, belongs to another agent, or was resumed
+                 before, or if a decision or result belongs to no waiting call
         """
         if suspension.agent != agent:
             raise InvalidRequest(
                 f"the suspension belongs to agent {suspension.agent!r}, this agent is {agent!r}"
             )
         # It has expired, but the run that continued with it is recorded and may be repeated.
-        suspension.check(key, expires=not again)
+        suspension.check(key, expires=not (again or in_time))
         if not again:
             _check_unclaimed(suspension)
         _check_history(suspension)
