@@ -80,19 +80,24 @@ _RETRYABLE_ORIGINALS: Final = frozenset({408, 409, 424, 425, 429})
 class AWSFrames:
     """Framing for `PayloadDecoder`: one payload for each message of an AWS event stream.
 
-    payload_of: returns the payload of a message, of its headers and its bytes
-    error:      set by an exception message, or by bytes that cannot be decoded
+    reading: returns, for the headers of a message, what turns its bytes into the payload
+    error:   set by an exception message, or by bytes that cannot be decoded
     """
 
     def __init__(
-        self, payload_of: Callable[[dict[str, HeaderValue], bytes], bytes], *, provider: str, max_bytes: int
+        self,
+        reading: Callable[[Mapping[str, HeaderValue]], Callable[[bytes], bytes]],
+        *,
+        provider: str,
+        max_bytes: int,
     ) -> None:
         self.error: LLMStreamError | None = None
-        self._payload_of = payload_of
+        self._reading = reading
         self._provider = provider
         self._messages = EventStreamDecoder(max_bytes=max_bytes)
-        # Headers by their block, of events that are no exceptions: streams repeat a few blocks.
-        self._events: dict[bytes, dict[str, HeaderValue]] = {}
+        # What reads the payloads of events that are no exceptions, by the block of their headers: streams
+        # repeat a few blocks.
+        self._readers: dict[bytes, Callable[[bytes], bytes]] = {}
 
     def feed_data(self, chunk: bytes) -> list[bytes]:
         """Decodes a slice; returns the payloads that it completes, none after an exception.
@@ -100,10 +105,10 @@ class AWSFrames:
         raises: ProtocolError, LimitExceeded for bytes that are not an event stream
         """
         payloads: list[bytes] = []
-        events, payload_of = self._events, self._payload_of
+        readers = self._readers
         for block, payload in self._messages.split(chunk):
             # A measured hot loop: to read headers, and to look for an exception, takes as long as all else.
-            if (headers := events.get(block)) is None:
+            if (read := readers.get(block)) is None:
                 try:
                     headers = read_headers(block)
                 except ProtocolError as damage:
@@ -113,9 +118,10 @@ class AWSFrames:
                 self.error = exception_of(Message(headers, payload), provider=self._provider)
                 if self.error is not None:
                     return payloads
-                if len(events) < _BLOCKS and len(block) <= _BLOCK_BYTES:
-                    events[block] = headers
-            payloads.append(payload_of(headers, payload))
+                read = self._reading(headers)
+                if len(readers) < _BLOCKS and len(block) <= _BLOCK_BYTES:
+                    readers[block] = read
+            payloads.append(read(payload))
         self.error = self._messages.error
         return payloads
 

@@ -232,10 +232,11 @@ class Blocks(Generic[B]):
             LimitExceeded(f"the input of the tool call {block.name!r} is longer than {limit} bytes")
         )
 
-    def complete_call(self, block: B, text: str) -> None:
+    def complete_call(self, block: B, text: str, *, is_known_json: bool = False) -> None:
         """Emits a call that comes in one piece and is never open; open text and reasoning close first.
 
-        text: the input, "" for none
+        text:          the input, "" for none
+        is_known_json: the text was encoded here, so it is not parsed again
         """
         self.close_prose()
         if not self._admit():
@@ -247,7 +248,7 @@ class Blocks(Generic[B]):
         if text:
             block.parts.append(text)
             self._reader.out.append(ToolInputDelta(text, block.id))
-        self._call(block)
+        self._call(block, is_known_json=is_known_json)
 
     def retain(self, block: B, size: int) -> None:
         """Counts memory that a block takes until it closes."""
@@ -281,7 +282,7 @@ class Blocks(Generic[B]):
             self.reasoning_id = None
         return block
 
-    def _call(self, block: B) -> None:
+    def _call(self, block: B, *, is_known_json: bool = False) -> None:
         # Past a cap the input may be incomplete.
         if self._reader.done:
             self._reader.out.append(ToolInputEnd(block.id, incomplete=True))
@@ -297,7 +298,7 @@ class Blocks(Generic[B]):
                 block.id,
                 provider_executed=block.provider_executed,
                 dynamic=block.dynamic,
-                invalid=block.invalid or not block.name or not is_json(text),
+                invalid=block.invalid or not block.name or not (is_known_json or is_json(text)),
                 provider_metadata=block.metadata,
             )
         )
@@ -350,6 +351,8 @@ class Blocks(Generic[B]):
 
     def close_prose(self, *kinds: str) -> None:
         """Closes open blocks of these kinds; of both if none is named."""
+        if not self._texts and not self._reasonings:  # between calls
+            return
         for kind in kinds or ("reasoning", "text"):
             for index in list(self._texts if kind == "text" else self._reasonings):
                 self.close(index)

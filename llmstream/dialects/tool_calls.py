@@ -327,15 +327,17 @@ class ToolCallTracker:
 
     # A hot loop adds the fragments of a call itself, and counts them a run at a time; see `PayloadDecoder`.
 
-    def growing(self, index: int, before: OpenCall | None, most: int) -> OpenCall | None:
-        """Begins a run of fragments of a call that streams, after that of another; None for any other call.
+    def growing(self, index: int, piece: str, before: OpenCall | None, most: int) -> OpenCall | None:
+        """Begins a run of fragments of an open call, after that of another; None for any other call.
 
-        most: the possible growth, from `most_held`; if that may exceed a limit, `add` counts each fragment
+        piece: the first of them
+        most:  the possible growth, from `most_held`; if that may exceed a limit, `add` counts each fragment
         """
         if before is not None:
             self.count(before)
         call = self._by_index.get(index)
-        if call is None or not call.parts or call.id is None or call.closed:
+        # An input may have white space or `null` in front, see `_take`.
+        if call is None or call.id is None or call.closed or not (call.parts or piece[0] == "{"):
             return None
         limits = self._limits
         fits = self._held + most <= limits.max_held_bytes
@@ -464,7 +466,7 @@ class ToolCallTracker:
         if self._calls:
             last = self._calls[-1]
             if not last.closed and last.name is not None and last.custom is None and is_json(last.input):
-                self._end(last, out)
+                self._end(last, out, is_known_json=True)
         call = OpenCall(index)
         self._calls.append(call)
         self._hold(_CALL_BYTES)
@@ -525,6 +527,7 @@ class ToolCallTracker:
         truncated: bool = False,
         in_one_piece: bool = False,
         keep_cut: bool = False,
+        is_known_json: bool = False,
     ) -> None:
         call.closed = True
         del self.open[call]
@@ -536,7 +539,7 @@ class ToolCallTracker:
             call.parts.append("null")
             out.append(ToolInputDelta("null", call_id))
         text = call.input
-        complete = call.custom is not None or is_json(text)
+        complete = is_known_json or call.custom is not None or is_json(text)
         # A cut input may be valid JSON by chance: a call without the end of its arguments must not run.
         if truncated and not (complete and in_one_piece) and not keep_cut:
             out.append(ToolInputEnd(call_id, incomplete=True))

@@ -23,6 +23,7 @@ __all__ = ["EventStreamDecoder", "HeaderValue", "Message", "encode_message", "re
 HeaderValue = bool | int | bytes | str | datetime | uuid.UUID
 
 _PRELUDE = struct.Struct(">III")
+_PRELUDE_BYTES = _PRELUDE.size  # the attribute is computed at each access
 _U32 = struct.Struct(">I")
 _U16 = struct.Struct(">H")
 _INTEGERS = {2: struct.Struct(">b"), 3: struct.Struct(">h"), 4: struct.Struct(">i"), 5: struct.Struct(">q")}
@@ -66,7 +67,7 @@ class EventStreamDecoder:
         self.max_bytes = max_bytes
         self.error: LLMStreamError | None = None
         self._held = bytearray()  # the unfinished message
-        self._needed = _PRELUDE.size  # how many bytes must be held before there is something to read
+        self._needed = _PRELUDE_BYTES  # how many bytes must be held before there is something to read
         self._read_before: dict[bytes, dict[str, HeaderValue]] = {}  # headers by their block
 
     @property
@@ -112,16 +113,15 @@ class EventStreamDecoder:
         start, size = 0, len(data)
         try:
             # A measured hot loop, without a call for each part of a message (`bench_guard --instructions`).
-            while True:
-                if size - start < _PRELUDE.size:
-                    self._needed = _PRELUDE.size
-                    break
-                total, headers, checksum = _PRELUDE.unpack_from(data, start)
+            read_prelude, read_checksum, most = _PRELUDE.unpack_from, _U32.unpack_from, self.max_bytes
+            self._needed = _PRELUDE_BYTES
+            while size - start >= _PRELUDE_BYTES:
+                total, headers, checksum = read_prelude(data, start)
                 crc = crc32(data[start : start + 8])
                 # Before anything waits for `total` bytes: a damaged length would let the decoder wait for the
                 # rest of the stream, or for gigabytes.
                 if crc != checksum or not (
-                    headers <= _MAX_HEADERS_BYTES and 0 <= total - headers - _OVERHEAD <= self.max_bytes
+                    headers <= _MAX_HEADERS_BYTES and 0 <= total - headers - _OVERHEAD <= most
                 ):
                     raise self._bad_prelude(headers, total, damaged=crc != checksum)
                 end = start + total
@@ -129,13 +129,13 @@ class EventStreamDecoder:
                     self._needed = total
                     break
                 # The second checksum covers the first eight bytes as well: it continues theirs.
-                if crc32(data[start + 8 : end - 4], crc) != _U32.unpack_from(data, end - 4)[0]:
+                if crc32(data[start + 8 : end - 4], crc) != read_checksum(data, end - 4)[0]:
                     raise ProtocolError(
                         "The checksum of a message is wrong: the body was damaged in transit. "
                         "Send the request again.",
                         reason="message_crc",
                     )
-                begin = start + _PRELUDE.size
+                begin = start + _PRELUDE_BYTES
                 body = begin + headers
                 messages.append((data[begin:body], data[body : end - 4]))
                 start = end
@@ -155,7 +155,7 @@ class EventStreamDecoder:
         if self.error is None and self._held:
             self.error = IncompleteStream(
                 f"The event stream ended inside a message: {len(self._held)} of "
-                f"{self._needed if self._needed > _PRELUDE.size else 'at least 16'} bytes came. "
+                f"{self._needed if self._needed > _PRELUDE_BYTES else 'at least 16'} bytes came. "
                 "Send the request again.",
                 reason="truncated",
             )

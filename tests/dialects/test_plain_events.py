@@ -120,8 +120,9 @@ def test_events_of_other_types_are_misses():
     """Each is decoded twice, as long as the strict type is tried."""
     decoder = dialect_class("openai-responses")().decoder(provider="any")
     assert isinstance(decoder, PayloadDecoder)
-    decoder.feed(responses(*[piece("b", "response.other.delta")] * 10))
+    decoder.feed(responses(*[piece("b", "response.other.delta")] * 20))
     assert decoder._tries_plain
-    for _ in range(10):
+    for _ in range(20):
+        assert decoder._tries_plain
         decoder.feed(b"data: %b\n\n" % json.dumps(piece("b", "response.other.delta")).encode())
     assert not decoder._tries_plain

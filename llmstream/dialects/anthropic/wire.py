@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -16,7 +15,7 @@ import msgspec
 from llmstream.dialects.aws import AWSFrames
 from llmstream.dialects.json_text import encodable_value
 from llmstream.events import FinishReason, Source, Usage
-from llmstream.framing.aws_event_stream import HeaderValue, encode_message
+from llmstream.framing.aws_event_stream import encode_message
 
 __all__ = [
     "FINISH_REASONS",
@@ -244,7 +243,7 @@ _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 def invoke_frames(*, provider: str, max_bytes: int) -> AWSFrames:
     """The framing of Bedrock's InvokeModel; the payloads equal those of the SSE stream."""
-    return AWSFrames(_payload, provider=provider, max_bytes=max_bytes)
+    return AWSFrames(lambda headers: _payload, provider=provider, max_bytes=max_bytes)
 
 
 def invoke_frame(payload: bytes) -> bytes:
@@ -255,7 +254,7 @@ def invoke_frame(payload: bytes) -> bytes:
     )
 
 
-def _payload(headers: Mapping[str, HeaderValue], payload: bytes) -> bytes:
+def _payload(payload: bytes) -> bytes:
     """Extracts the event; a payload without one is returned unchanged, for the decoder to report."""
     try:
         inner = _decode_chunk(payload).bytes

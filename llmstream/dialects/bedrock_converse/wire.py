@@ -7,8 +7,7 @@ source: Amazon Bedrock API reference, ConverseStreamOutput
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -171,7 +170,7 @@ def _cached(raw: dict[str, Any], stem: str) -> int | None:
 
 def converse_frames(*, provider: str, max_bytes: int) -> AWSFrames:
     """The framing of this wire; each payload is one JSON object, `{EVENT: MEMBERS}`."""
-    return AWSFrames(_named, provider=provider, max_bytes=max_bytes)
+    return AWSFrames(_naming, provider=provider, max_bytes=max_bytes)
 
 
 def event_frame(name: str, members: dict[str, Any]) -> bytes:
@@ -182,17 +181,13 @@ def event_frame(name: str, members: dict[str, Any]) -> bytes:
     )
 
 
-def _named(headers: Mapping[str, HeaderValue], payload: bytes) -> bytes:
+def _naming(headers: Mapping[str, HeaderValue]) -> Callable[[bytes], bytes]:
     """Joins name and members; the payload of a message without a name may have the name itself."""
     name = headers.get(":event-type")
     if not isinstance(name, str):
-        return payload
-    return b"%b%b}" % (_opening(name), payload or b"{}")
-
-
-@functools.lru_cache(maxsize=64)
-def _opening(name: str) -> bytes:
-    return b"{" + msgspec.json.encode(name) + b":"
+        return bytes
+    opening = b"{%b:" % msgspec.json.encode(name)
+    return lambda members: b"".join((opening, members or b"{}", b"}"))
 
 
 # Names of the vendor, and sources.

@@ -124,27 +124,32 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
             return
         decode, out, opened, misses = decode_plain_event.decode, self.out, self._opened, 0
         growing: OpenBlock | None = None  # a call whose latest fragments are not counted yet
-        index, most = -1, 0
+        index: int | None = None
+        most = 0
         for payload in payloads:
             try:
                 event = decode(payload)
+                delta = event.delta
             except UNREADABLE:
+                delta = None
+            if delta is None:
                 misses += 1
             else:
-                content, call = event.delta.message.content, event.delta.message.tool_calls
-                if event.type == "content-delta":
+                kind, content, call = event.type, delta.message.content, delta.message.tool_calls
+                if kind == "content-delta":
                     block = opened.get(event.index)
                     if block is not None and block.kind == "text" and content is not None and content.text:
                         out.append(TextDelta(content.text, block.id))
                         continue
-                elif call is not None and (text := call.function.arguments):
+                elif kind == "tool-call-delta" and call is not None and (text := call.function.arguments):
                     if growing is None or event.index != index:
                         if growing is not None:
                             self.count(growing)
                             growing = None
                         index, most = event.index, most or most_held(payloads)
                         block = opened.get(("call", index, 0))  # see `_call_key`
-                        if block is not None and block.parts:  # else it may be `null`, in pieces
+                        # Without a brace it may be `null`, in pieces.
+                        if block is not None and (block.parts or (text[0] == "{" and not block.waiting)):
                             growing = self.growing(block, growing, most)
                     if growing is not None:
                         growing.parts.append(text)

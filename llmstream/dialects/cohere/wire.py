@@ -6,7 +6,7 @@ source: Cohere's API reference, v2/chat, streaming
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
@@ -98,14 +98,14 @@ class PlainContent(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     text: str
 
 
-class PlainFunction(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class PlainFunction(msgspec.Struct, gc=False):
     """A piece of the input of a call."""
 
     arguments: str
 
 
-class PlainCall(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """A piece of a call that has begun."""
+class PlainCall(msgspec.Struct, gc=False):
+    """A piece of a call."""
 
     function: PlainFunction
 
@@ -124,11 +124,14 @@ class PlainDelta(msgspec.Struct, gc=False):
 
 
 class PlainEvent(msgspec.Struct, gc=False):
-    """A piece of text or of an input, as nearly all events are. No other event fits it."""
+    """A piece of text or of an input, as nearly all events are.
 
-    type: Literal["content-delta", "tool-call-delta"]
-    index: int
-    delta: PlainDelta
+    Start and end of a call are accepted: to raise an error costs as much as to decode four pieces.
+    """
+
+    type: str
+    index: int | None = None
+    delta: PlainDelta | None = None
     logprobs: None = None
 
 

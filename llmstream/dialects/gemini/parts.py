@@ -355,7 +355,8 @@ class FunctionCalls:
         call_id, name = self._blocks.fresh_id(wire_id or self._new_call_id()), call.name or ""
         if call.partial_args is None and call.will_continue is not True:
             block = Block("tool", call_id, name, metadata=metadata)
-            self._blocks.complete_call(block, _argument_text(call.args))
+            text, is_encoded = _argument_text(call.args), not isinstance(call.args, str)
+            self._blocks.complete_call(block, text, is_known_json=is_encoded)
             return
         opened = OpenCall("tool", call_id, name, wire_id or "", metadata=metadata)
         if not self._blocks.open(call_id, opened):

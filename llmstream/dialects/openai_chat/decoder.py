@@ -137,7 +137,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
                         if not text and thought is None and (piece := calls[0].function.arguments):
                             if growing is None or calls[0].index != index:
                                 index, most = calls[0].index, most or most_held(payloads)
-                                growing = tools.growing(index, growing, most)
+                                growing = tools.growing(index, piece, growing, most)
                             if growing is not None:
                                 growing.parts.append(piece)
                                 out.append(ToolInputDelta(piece, growing.id or ""))

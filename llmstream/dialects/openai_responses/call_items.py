@@ -46,6 +46,7 @@ _DRAFT: Final = (
 )
 
 # The field with the input of an item; of other items, any of the fields is accepted.
+_ANY_INPUT: Final = ("arguments", "input", "code")
 _INPUT_NAMES: Final = {
     "function_call": ("arguments",),
     "mcp_call": ("arguments",),
@@ -80,11 +81,10 @@ class Calls:
 
     def end(self, item: OpenItem, wire: dict[str, Any]) -> None:
         """Handles the complete item of a call; an interrupted call stays open until the finish reason."""
-        inner = wrapped_calls(wire)
-        if inner is not None and item.call_id is None:
-            self._unwrap(item, wire, inner)
-            return
         if item.call_id is None:
+            if (inner := wrapped_calls(wire)) is not None:
+                self._unwrap(item, wire, inner)
+                return
             self._update(item, wire)
             name = tool_name_of(item.wire)
             if not name:
@@ -219,7 +219,7 @@ class Calls:
 
     def growing(self, item: OpenItem, before: OpenItem | None, most: int) -> OpenItem | None:
         """Begins a run of fragments of a function's arguments; see `PayloadDecoder.growing`."""
-        if item.parts and item.kind == "function_call" and not item.ended and not item.done:
+        if item.kind == "function_call" and not item.ended and not item.done:
             return self._reader.growing(item, before, most)
         if before is not None:
             self._reader.count(before)
@@ -313,9 +313,8 @@ class Calls:
         item = self._open_call(wire)
         if item is None or item.ended:
             return
-        values = {"arguments": wire.arguments, "input": wire.input, "code": wire.code}
-        own = _INPUT_NAMES.get(item.kind, tuple(values))
-        found = {name: value for name, value in values.items() if value is not None and name in own}
+        names = _INPUT_NAMES.get(item.kind, _ANY_INPUT)
+        found = {name: value for name in names if (value := getattr(wire, name)) is not None}
         again = INPUT in item.given
         if again and not found:
             return

@@ -100,12 +100,13 @@ def is_hosted(item: dict[str, Any]) -> bool:
         return isinstance(where, dict) and str(where.get("type")).startswith("container")
     if kind == "tool_search_call":
         return item.get("execution") != "client"
-    return kind in _HOSTED or _is_of_xai(item)
+    return kind in _HOSTED or (kind == "custom_tool_call" and _is_of_xai(item))
 
 
 def has_result(item: dict[str, Any]) -> bool:
     """Whether the item of a hosted call also has its result."""
-    return item.get("type") in _WITH_RESULT or _is_of_xai(item)
+    kind = item.get("type")
+    return kind in _WITH_RESULT or (kind == "custom_tool_call" and _is_of_xai(item))
 
 
 def tool_name_of(item: dict[str, Any]) -> str:
@@ -115,14 +116,14 @@ def tool_name_of(item: dict[str, Any]) -> str:
         return _NAMES[kind]
     if not isinstance(name, str):
         return ""
-    return _XAI_NAMES.get(name, name) if _is_of_xai(item) else name
+    return _XAI_NAMES.get(name, name) if kind == "custom_tool_call" and _is_of_xai(item) else name
 
 
 def call_id_of(item: dict[str, Any]) -> str | None:
     """Returns the id that the result refers to, or the item's own id if the vendor runs the call."""
     kind = item.get("type")
-    own = kind in _HOSTED and kind != "program"
-    for name in ("id", "call_id") if own or _is_of_xai(item) else ("call_id", "id"):
+    own = _is_of_xai(item) if kind == "custom_tool_call" else kind in _HOSTED and kind != "program"
+    for name in ("id", "call_id") if own else ("call_id", "id"):
         value = item.get(name)
         if isinstance(value, (str, int)) and value != "":
             return str(value)
@@ -130,9 +131,7 @@ def call_id_of(item: dict[str, Any]) -> str | None:
 
 
 def _is_of_xai(item: dict[str, Any]) -> bool:
-    # xAI's own tools also come as custom calls, whose item id ends in the id of the call (seen 2025-12).
-    if item.get("type") != "custom_tool_call":
-        return False
+    """Whether a custom call is one of xAI's own tools: its item id ends in the id of the call (2025-12)."""
     item_id, call_id = item.get("id"), item.get("call_id")
     return (
         isinstance(item_id, str)

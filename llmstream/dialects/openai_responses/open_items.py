@@ -122,8 +122,8 @@ class OpenItems:
     def origin(self, item: OpenItem) -> dict[str, Any]:
         """Returns the provider and the id of an item, which goes back to no other provider."""
         origin: dict[str, Any] = {"provider": self._reader.provider}
-        if item.item_id is not None:
-            origin["item_id"] = item.item_id
+        if (item_id := item.item_id) is not None:
+            origin["item_id"] = item_id
         return origin
 
     def note(self, item: OpenItem, slot: Slot) -> None:

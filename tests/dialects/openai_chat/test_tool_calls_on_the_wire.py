@@ -79,6 +79,19 @@ def test_text_null_is_the_input_if_alone(wire):  # Groq, calls without parameter
     assert answer.calls == [("now", "null")]
 
 
+@pytest.mark.parametrize("blank", ["null", "  "])
+def test_blank_before_the_input_is_dropped(wire, blank):
+    """In a fragment of its own, without a name."""
+    parts = [blank, '{"a":', "1}"]
+    answer = wire.answer(
+        *[wire.chunk({"content": "a"})] * 2,
+        wire.call(piece(0, "a", "t", "")),
+        *[wire.call({"index": 0, "function": {"arguments": part}}) for part in parts],
+        wire.chunk({}, "tool_calls"),
+    )
+    assert answer.calls == [("t", '{"a":1}')]
+
+
 def test_non_json_arguments_are_invalid(wire):  # cases 5, 22
     """They come raw."""
     answer = wire.answer(wire.call(piece(0, "a", "t", '{"x":"a\\x00b"}')), wire.chunk({}, "tool_calls"))
