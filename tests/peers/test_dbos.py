@@ -166,7 +166,7 @@ async def test_dbos_reports_a_failed_run(folder: Path) -> None:
         await runs.submit("other", "order", PROMPT)
         agent = clerk(Effects(folder / "effects"))
         handle = await started(adapter.workflow(agent, runs), "order", PROMPT)
-        with pytest.raises(dbos.PortableWorkflowError, match="one of agent 'other'") as failure:
+        with pytest.raises(dbos.PortableWorkflowError, match="belongs to agent 'other'") as failure:
             await asyncio.wait_for(handle.get_result(), LIMIT_S)
     assert failure.value.name == "invalid-request"
     assert (await status()).status == "ERROR"
