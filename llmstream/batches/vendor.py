@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import functools
 import os
 from typing import Any, BinaryIO, Final, TypeVar
 
@@ -14,7 +15,7 @@ from llmstream.dialects.base import Encoded
 from llmstream.errors import DeadlineExceeded, IncompleteStream, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.request import Request
-from llmstream.streams.attempts import wait_before_retry_s
+from llmstream.streams.attempts import scrub, wait_before_retry_s, without_secrets
 from llmstream.streams.model import Model
 
 __all__ = ["CUT", "GRACE_S", "UnknownJob", "Vendor"]
@@ -212,10 +213,7 @@ async def exchange(
     except LLMStreamError as error:
         error.provider = error.provider or model.provider.name
         model.provider.explain(error, ready)
-        for secret in secrets:
-            error.message = error.message.replace(secret, "***")
-        error.args = (error.message,)
-        failure = error.with_traceback(None)
+        failure = scrub(error, functools.partial(without_secrets, secrets=secrets))
     except TimeoutError:
         failure = DeadlineExceeded("the vendor's batch API does not respond", reason="total")
     raise failure from None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -29,7 +29,9 @@ __all__ = [
     "RetryBudget",
     "budget_of",
     "forget",
+    "scrub",
     "wait_before_retry_s",
+    "without_secrets",
     "worth_another",
 ]
 
@@ -177,46 +179,58 @@ class Attempts:
         error.attempts = self.count
         if error.provider is None:
             error.provider = self._provider
-        error.message = self.without_secrets(error.message)
-        # `str(error)` and a pickle read `args`, and would reveal the key masked in the message.
-        error.args = (error.message,)
-        error.reason = error.reason and self.without_secrets(error.reason)
-        error.request_id = error.request_id and self.without_secrets(error.request_id)
-        error.param = error.param and self.without_secrets(error.param)
-        error.details = error.details and self._masked(error.details)
-        # The traceback frames of the cause reference the request; the cause's text is already in the message.
-        error.__cause__ = error.__context__ = None
-        return error.with_traceback(None)
+        return scrub(error, self.without_secrets)
 
     def scrubbed_events(self, events: list[Event]) -> list[Event]:
         """The same events, with keys in errors masked."""
         return [self._scrubbed_event(event) if type(event) is ErrorEvent else event for event in events]
 
     def _scrubbed_event(self, event: ErrorEvent) -> ErrorEvent:
+        mask = self.without_secrets
         info = event.error
         info = msgspec.structs.replace(
             info,
-            message=self.without_secrets(info.message),
-            reason=info.reason and self.without_secrets(info.reason),
-            request_id=info.request_id and self.without_secrets(info.request_id),
-            param=info.param and self.without_secrets(info.param),
-            details=info.details and self._masked(info.details),
+            message=mask(info.message),
+            reason=info.reason and mask(info.reason),
+            request_id=info.request_id and mask(info.request_id),
+            param=info.param and mask(info.param),
+            details=info.details and _masked(info.details, mask),
         )
         return ErrorEvent(info, event.provider_metadata)
 
-    def _masked(self, value: Any) -> Any:
-        """The vendor's error details, of any shape, with keys masked."""
-        if isinstance(value, str):
-            return self.without_secrets(value)
-        if isinstance(value, dict):
-            return {self._masked(key): self._masked(inner) for key, inner in value.items()}
-        return [self._masked(inner) for inner in value] if isinstance(value, list) else value
-
     def without_secrets(self, text: str) -> str:
         """The text with every secret masked."""
-        for secret in self.secrets():
-            text = text.replace(secret, "***")
-        return text
+        return without_secrets(text, self.secrets())
+
+
+def scrub(error: LLMStreamError, mask: Callable[[str], str]) -> LLMStreamError:
+    """Masks keys that the vendor echoed in everything that an error shows; returns the same error."""
+    error.message = mask(error.message)
+    # `str(error)` and a pickle read `args`, and would reveal the key masked in the message.
+    error.args = (error.message,)
+    error.reason = error.reason and mask(error.reason)
+    error.request_id = error.request_id and mask(error.request_id)
+    error.param = error.param and mask(error.param)
+    error.details = error.details and _masked(error.details, mask)
+    # The traceback frames of the cause reference the request; the cause's text is already in the message.
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
+def without_secrets(text: str, secrets: Iterable[str]) -> str:
+    """The text with every secret masked."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text
+
+
+def _masked(value: Any, mask: Callable[[str], str]) -> Any:
+    """The vendor's error details, of any shape, with keys masked."""
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, dict):
+        return {_masked(key, mask): _masked(inner, mask) for key, inner in value.items()}
+    return [_masked(inner, mask) for inner in value] if isinstance(value, list) else value
 
 
 class Adapter:

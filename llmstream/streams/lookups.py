@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -22,6 +23,7 @@ from llmstream.errors import AuthenticationError, DeadlineExceeded, LLMStreamErr
 from llmstream.exchange import HttpRequest
 from llmstream.providers.base import Provider
 from llmstream.request import Request, ToolSpec
+from llmstream.streams.attempts import scrub, without_secrets
 from llmstream.streams.call_plan import Prepared
 from llmstream.streams.history import Inliner, repaired
 from llmstream.transport.deadlines import Deadlines
@@ -210,10 +212,7 @@ async def _fetched(model: Addressed, http: HttpRequest, request: Request) -> byt
     except LLMStreamError as error:
         error.provider = error.provider or model.provider.name
         model.provider.explain(error, prepared.http)
-        for secret in prepared.secrets():
-            error.message = error.message.replace(secret, "***")
-        error.args = (error.message,)
-        failure = error.with_traceback(None)
+        failure = scrub(error, partial(without_secrets, secrets=prepared.secrets()))
     except TimeoutError:
         if not timer.expired():
             raise

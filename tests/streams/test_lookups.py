@@ -72,6 +72,19 @@ async def test_refused_key_or_no_server_is_error(server, name, unused_tcp_port) 
         await gone.check()
 
 
+async def test_echoed_key_is_masked_everywhere(serve) -> None:
+    """In the vendor's details, code and parameter too, as in the errors of a stream."""
+    error = {"message": "No sk-secret-1", "code": "sk-secret-1", "param": "sk-secret-1", "type": "invalid"}
+
+    async def vendor(request: web.Request) -> web.Response:
+        return web.json_response({"error": error}, status=401, headers={"x-request-id": "sk-secret-1"})
+
+    with pytest.raises(ls.errors.AuthenticationError) as caught:
+        await list_models(ls.Model("openai:x", base_url=await serve(vendor), api_key="sk-secret-1"))
+    assert "sk-secret-1" not in f"{caught.value!r} {caught.value.info!r}"
+    assert caught.value.info.details is not None
+
+
 async def test_vendor_without_list_is_unknown(server, serve) -> None:
     assert (await at(server, "sim-bedrock").check()).reachable is None
 
