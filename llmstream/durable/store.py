@@ -132,21 +132,23 @@ class Renewal(NamedTuple):
 _pending = msgspec.json.Decoder(PendingCall).decode
 
 
+def _input_key(call: PendingCall) -> str:
+    """The last part of the key of the input for which a call waits."""
+    return f"decision/{call.approval_id}" if call.approval_id else result_key(call.call_id)
+
+
 def pending_calls(record: RunRecord, steps: Mapping[str, RecordedStep]) -> dict[str, int]:
     """The steps in which calls wait, by the last part of the key of the input: "decision/<approval>".
 
     A call may wait while others of its step still run, and the run is not suspended yet.
     """
     waiting = record.waits_for
-    found = {
-        f"decision/{call.approval_id}" if call.approval_id else result_key(call.call_id): waiting.step
-        for call in waiting.pending
-    }
+    found = {_input_key(call): waiting.step for call in waiting.pending}
     for key, step in steps.items():
         if "/approval/" in key and step.data is not None:
             # Keys of a sub-agent are below the run's own step, which waits for it.
             number = int(key.partition("/")[0])
-            found.setdefault(f"decision/{_pending(step.data).approval_id}", number)
+            found.setdefault(_input_key(_pending(step.data)), number)
     return found
 
 
@@ -159,9 +161,8 @@ def expiries(steps: Mapping[str, RecordedStep]) -> dict[str, float]:
         suspension = Suspension.from_json(step.data)
         until = math.inf if suspension.expires_at_s is None else suspension.expires_at_s
         for call in suspension.pending:
-            given = f"decision/{call.approval_id}" if call.approval_id else result_key(call.call_id)
             # A run that waits again for the same call waits anew.
-            times = found.setdefault(given, {})
+            times = found.setdefault(_input_key(call), {})
             times[name[1]] = max(times.get(name[1], 0.0), until)
     # A call of a sub-agent is in the suspensions of both.
     return {given: min(times.values()) for given, times in found.items()}
