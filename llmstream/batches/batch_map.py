@@ -10,7 +10,7 @@ import asyncio
 import glob
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +19,7 @@ from llmstream.batches.batch import Batch, BatchProgress, submit
 from llmstream.mapping.asking import Price
 from llmstream.mapping.keep import Keep
 from llmstream.mapping.result import MapProgress, MapResult
-from llmstream.mapping.row import PromptOf, row_of
+from llmstream.mapping.row import PromptOf, each, row_of
 from llmstream.streams.model import Model
 
 __all__ = ["BatchMap", "MapPlan"]
@@ -122,20 +122,21 @@ class BatchMap:
         places: list[int] = []
         keys: list[int] = []
         index = 0
-        async for item in _each(plan.items):
-            row = row_of(item, index, plan.prompt_of)
-            at = keep.take(row.key)
-            if at is None:
-                rows.append(item)
-                places.append(index)
-                keys.append(row.key)
-            else:
-                keep.put(index, at)
-                self._progress.done += 1
-                self._progress.stored += 1
-            index += 1
-            if index % 64 == 0:
-                await asyncio.sleep(0)
+        async with aclosing(each(plan.items)) as items:
+            async for item in items:
+                row = row_of(item, index, plan.prompt_of)
+                at = keep.take(row.key)
+                if at is None:
+                    rows.append(item)
+                    places.append(index)
+                    keys.append(row.key)
+                else:
+                    keep.put(index, at)
+                    self._progress.done += 1
+                    self._progress.stored += 1
+                index += 1
+                if index % 64 == 0:
+                    await asyncio.sleep(0)
         return rows, places, keys
 
     async def _answered(self, rows: list[Any]) -> bool:
@@ -187,12 +188,3 @@ def _submitted(progress: BatchProgress, known: bool) -> str:
         f"submitted {jobs}, {rows}. Answers come within a day. Ctrl-C leaves them to the vendor; the same "
         "command fetches them"
     )
-
-
-async def _each(items: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[Any]:
-    if isinstance(items, AsyncIterable):
-        async for item in items:
-            yield item
-    else:
-        for item in items:
-            yield item

@@ -133,7 +133,7 @@ def map(  # the overloads have the types
     full disk, `max_cost` (LimitExceeded). Requests in progress are finished first, and their results yielded.
 
     model:        a `Model`, or "provider:model"
-    items:        any iterable, async too, of any length; read as needed
+    items:        any iterable, async too, of any length; read as needed. A generator is closed at the end
     output:       the type of each answer; see `Model.ask`
     prompt:       a template with `{{column}}` for the columns of an item, or a function that makes the
                   prompt of an item. By default the item: a text, a message, a conversation; of a mapping

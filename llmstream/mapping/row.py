@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias
@@ -16,7 +16,7 @@ from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.mapping.lines import OWN, fields_of, key_of
 from llmstream.streams.options import Prompt, as_messages
 
-__all__ = ["PromptOf", "Row", "Template", "prompt_function", "prompt_name", "row_of"]
+__all__ = ["PromptOf", "Row", "Template", "each", "prompt_function", "prompt_name", "row_of"]
 
 # Prompt templates: `Classify: {{review}}` and a row of columns become a prompt.
 
@@ -151,6 +151,22 @@ class Row(Generic[Item]):
     key: int = 0
     request: int = 0
     error: LLMStreamError | None = None
+
+
+async def each(items: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[Any]:
+    """The items, of any iterable. A generator is closed at the end, so that its file is not left open."""
+    try:
+        if isinstance(items, AsyncIterable):
+            async for item in items:
+                yield item
+        else:
+            for item in items:
+                yield item
+    finally:
+        if isinstance(items, Generator):
+            items.close()
+        elif (close := getattr(items, "aclose", None)) is not None:
+            await close()
 
 
 def row_of(item: Any, index: int, prompt_of: PromptOf) -> Row[Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
@@ -21,7 +21,7 @@ from llmstream.mapping.keep import Keep
 from llmstream.mapping.lines import JSONLines
 from llmstream.mapping.places import Places
 from llmstream.mapping.result import MapProgress, MapResult
-from llmstream.mapping.row import PromptOf, Row, row_of
+from llmstream.mapping.row import PromptOf, Row, each, row_of
 from llmstream.streams.reading import AsyncOnly, require_asyncio
 from llmstream.transport.adaptive import AdaptiveConcurrency, GateClosed
 from llmstream.usage import Usage
@@ -183,7 +183,7 @@ class MapRun(AsyncOnly, Generic[Item, T]):
     async def _feed(self) -> None:
         """Reads the items and starts their requests."""
         plan, index = self._plan, 0
-        async with _closing(plan.items) as items:
+        async with aclosing(each(plan.items)) as items:
             async for item in items:
                 await self._results.enter()
                 row = row_of(item, index, plan.prompt_of)
@@ -353,25 +353,6 @@ def _result(row: Row[Any], answer: Answer, *, stored: bool = False) -> MapResult
 def _shared(answer: Answer) -> Answer:
     """The answer for another item, which costs nothing."""
     return replace(answer, usage=Usage(), cost=None if answer.cost is None else 0.0, attempts=0)
-
-
-@asynccontextmanager
-async def _closing(items: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[AsyncIterable[Any]]:
-    """The items as an async iterable; an async generator is closed at the end."""
-    if not isinstance(items, AsyncIterable):
-        yield _each(items)
-        return
-    try:
-        yield items
-    finally:
-        close = getattr(items, "aclose", None)
-        if close is not None:
-            await close()
-
-
-async def _each(items: Iterable[Any]) -> AsyncGenerator[Any]:
-    for item in items:
-        yield item
 
 
 # Buffers results between the tasks that produce them and their reader: in order if requested, and bounded.

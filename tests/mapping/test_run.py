@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import msgspec
@@ -61,6 +63,26 @@ async def test_async_items_are_read_as_needed(vendor):
             if count == 20:
                 break
     assert -40 < read < 0  # closed, and not far ahead
+
+
+async def test_generator_of_items_is_closed(vendor):
+    def endless() -> Iterator[str]:
+        with closing(lines):
+            while True:
+                yield "to"
+
+    lines = io.StringIO()
+    items = endless()
+    async with ls.map(vendor.model(), items, concurrency=4) as run:
+        async for _ in run:
+            break
+    assert lines.closed
+    # What is not a generator may be read on.
+    rest = iter(WORDS)
+    async with ls.map(vendor.model(), rest, concurrency=1) as run:
+        async for _ in run:
+            break
+    assert next(rest) in WORDS
 
 
 async def test_slow_reader_stops_the_requests(vendor):

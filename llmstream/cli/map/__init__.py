@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -147,7 +148,8 @@ def run(arguments: argparse.Namespace) -> int:
     survey = None
     # Standard input can be read only once, by the run.
     if not source.is_stdin:
-        survey = surveyed(source.rows(), job.prompt_of)
+        with closing(source.rows()) as rows:
+            survey = surveyed(rows, job.prompt_of)
         _check_survey(survey, arguments.input)
     elif arguments.dry_run:
         raise InvalidRequest("--dry-run reads the input to its end; name a file instead of standard input.")

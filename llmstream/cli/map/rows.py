@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import contextlib
 import csv
 import io
 import itertools
 import os
 import sys
 import threading
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, TypeAlias
 
@@ -77,15 +78,16 @@ class Source:
         """Whether it can be read only once, and may wait for its writer."""
         return self.path == "-"
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Generator[Row]:
         """Reads the rows.
 
         raises: InvalidRequest if it cannot be read at all
         """
         first, step = self.shard or (1, 1)
-        return itertools.islice(self._rows(), first - 1, self.limit, step)
+        with contextlib.closing(self._rows()) as rows:
+            yield from itertools.islice(rows, first - 1, self.limit, step)
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self) -> Generator[Row]:
         with self._opened() as file:
             lines = _without_bom(file, self.path)
             kind = self.format or _BY_SUFFIX.get(self._suffix())
