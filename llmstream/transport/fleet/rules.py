@@ -10,7 +10,8 @@ limit. Times are seconds of the store's clock.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 import msgspec
 
@@ -23,11 +24,13 @@ __all__ = [
     "Cancel",
     "Cap",
     "Learn",
+    "Line",
     "Op",
     "Pause",
     "Refused",
     "Release",
     "State",
+    "Waiting",
     "apply",
 ]
 
@@ -63,6 +66,9 @@ USED_UP: Final = 0.1
 """A bucket below this fraction of its size explains a refusal; its size need not be reduced."""
 
 _NEVER: Final = 1e18
+
+# Numbers for each of the priorities.
+_RANKS: Final = 2**40
 
 
 class Ask(msgspec.Struct, array_like=True, tag="ask"):
@@ -180,21 +186,50 @@ class Answer(msgspec.Struct, array_like=True):
     in_line: bool
 
 
-class Waiting(msgspec.Struct, array_like=True):
-    """A waiter in the queue, which is sorted by (-priority, number)."""
+class Waiting(msgspec.Struct):
+    """A waiter in the queue.
+
+    rank: its order, by priority and then by arrival
+    due:  when its turn is estimated; 1e18 if a place has to be freed first
+    """
 
     id: str
-    rank: list[int]
+    rank: int
     cost: list[float]
     due: float
 
 
+class Line(Protocol):
+    """The queue of one name, by rank. Each method costs the same however many wait, but where it says so."""
+
+    def find(self, id: str) -> Waiting | None:
+        """The waiter with this id."""
+
+    def put(self, waiting: Waiting) -> None:
+        """Adds it, or changes when it is due."""
+
+    def remove(self, id: str) -> None:
+        """Removes it."""
+
+    def front(self, count: int) -> Sequence[Waiting]:
+        """The first waiters."""
+
+    def has_behind(self, rank: int) -> bool:
+        """Whether any waiter comes after this rank."""
+
+    def in_front(self, rank: int) -> int:
+        """The number of waiters before this rank, which it counts."""
+
+    def of(self, member: str) -> Sequence[str]:
+        """The ids of a process's waiters, all of them."""
+
+
 class State(msgspec.Struct):
-    """The state of one name.
+    """The state of one name beside its queue.
 
     given, limits: sizes from the callers and from the vendor; 0 for none
     spent:   sum of all grants and corrections
-    queued:  sum of the costs in the queue
+    count, queued: how many are in the queue, and the sum of their costs
     factor:  of all sizes, reduced by refusals; recovers from `cut_at` on
     places:  leases, by id of the grant
     waiting, members: time of the last contact of processes
@@ -206,8 +241,8 @@ class State(msgspec.Struct):
     limits: list[float] = msgspec.field(default_factory=lambda: [0.0] * 4)
     levels: list[float] = msgspec.field(default_factory=lambda: [0.0] * 4)
     spent: list[float] = msgspec.field(default_factory=lambda: [0.0] * 4)
+    count: int = 0
     queued: list[float] = msgspec.field(default_factory=lambda: [0.0] * 4)
-    line: list[Waiting] = []
     number: int = 0
     pause_until: float = 0.0
     factor: float = 1.0
@@ -217,14 +252,14 @@ class State(msgspec.Struct):
     members: dict[str, float] = {}
 
 
-def apply(state: State, batch: Batch, now: float) -> Answer:
-    """Applies a batch to the state at this time; a clock that went backwards counts as stopped."""
-    return _Change(state, batch, max(now, state.at)).run()
+def apply(state: State, line: Line, batch: Batch, now: float) -> Answer:
+    """Applies a batch to the state and its queue at this time; a clock that went back counts as stopped."""
+    return _Change(state, line, batch, max(now, state.at)).run()
 
 
 class _Change:
-    def __init__(self, state: State, batch: Batch, now: float) -> None:
-        self.state, self.batch, self.now = state, batch, now
+    def __init__(self, state: State, line: Line, batch: Batch, now: float) -> None:
+        self.state, self.line, self.batch, self.now = state, line, batch, now
 
     def run(self) -> Answer:
         state, batch = self.state, self.batch
@@ -306,38 +341,41 @@ class _Change:
     # The queue.
 
     def _ask(self, op: Ask) -> float:
-        line = self.state.line
-        place = next((place for place, waiting in enumerate(line) if waiting.id == op.id), -1)
-        again = op.again and place >= 0  # a waiter dropped from the queue starts again
-        if place < 0:
-            self.state.number += 1
-            waiting = Waiting(op.id, [-op.priority, self.state.number], op.cost, 0.0)
-            place = next((n for n, other in enumerate(line) if other.rank > waiting.rank), len(line))
-            line.insert(place, waiting)
-            _add(self.state.queued, op.cost)
-        waiting = line[place]
-        wait_s = self._wait_s(waiting, place, self._ahead(place), SLACK_S if again else 0.0)
+        state = self.state
+        waiting = self.line.find(op.id)
+        again = op.again and waiting is not None  # a waiter dropped from the queue starts again
+        if waiting is None:
+            state.number += 1
+            state.count += 1
+            _add(state.queued, op.cost)
+            waiting = Waiting(op.id, state.number - op.priority * _RANKS, op.cost, 0.0)
+        place = self._place(waiting.rank)
+        wait_s = self._wait_s(waiting, place, self._ahead(waiting, place), SLACK_S if again else 0.0)
         if wait_s > 0:
             waiting.due = min(_NEVER, self.now + wait_s)
+            self.line.put(waiting)
             return wait_s
-        self._leave(op.id)
+        self._left(waiting)
         for kind in range(4):
-            self.state.levels[kind] -= op.cost[kind]
-        _add(self.state.spent, op.cost)
+            state.levels[kind] -= op.cost[kind]
+        _add(state.spent, op.cost)
         if self.batch.places:
-            self.state.places[op.id] = self.now + self.batch.lease_s
+            state.places[op.id] = self.now + self.batch.lease_s
         return -1.0
 
-    def _ahead(self, place: int) -> list[float]:
+    def _place(self, rank: int) -> int:
+        """How many wait in front: not counted for the last one, and few where a waiter asks again."""
+        return self.line.in_front(rank) if self.line.has_behind(rank) else self.state.count - 1
+
+    def _ahead(self, waiting: Waiting, place: int) -> list[float]:
         """The cost of the waiters in front; beyond the first ones, from the average."""
-        line, ahead = self.state.line, [0.0] * 4
-        for waiting in line[: min(place, NEAR)]:
-            _add(ahead, waiting.cost)
+        ahead = [0.0] * 4
+        for other in self.line.front(min(place, NEAR)):
+            _add(ahead, other.cost)
         if place > NEAR:
             near = list(ahead)
-            for waiting in line[place : place + 1]:
-                _add(near, waiting.cost)
-            others = len(line) - NEAR - 1
+            _add(near, waiting.cost)
+            others = self.state.count - NEAR - 1
             for kind in range(4):
                 each = max(0.0, self.state.queued[kind] - near[kind]) / max(1, others)
                 ahead[kind] += each * (place - NEAR)
@@ -359,18 +397,19 @@ class _Change:
         return wait_s
 
     def _leave(self, id: str) -> None:
-        line = self.state.line
-        for place, waiting in enumerate(line):
-            if waiting.id == id:
-                del line[place]
-                for kind in range(4):
-                    self.state.queued[kind] -= waiting.cost[kind]
-                break
-        if not line:
+        if waiting := self.line.find(id):
+            self._left(waiting)
+
+    def _left(self, waiting: Waiting) -> None:
+        self.line.remove(waiting.id)
+        self.state.count -= 1
+        for kind in range(4):
+            self.state.queued[kind] -= waiting.cost[kind]
+        if not self.state.count:
             self.state.queued = [0.0] * 4  # rounding errors
 
     def _drop_member(self, member: str) -> None:
-        for id in [waiting.id for waiting in self.state.line if waiting.id.startswith(f"{member}.")]:
+        for id in self.line.of(member):
             self._leave(id)
 
     def _bye(self, member: str) -> None:
@@ -383,13 +422,14 @@ class _Change:
     def _woken(self) -> list[str]:
         """Waiters at the front that may now run because capacity was freed, and must be woken."""
         woken, ahead = [], [0.0] * 4
-        for place, waiting in enumerate(self.state.line[:WOKEN]):
+        for place, waiting in enumerate(self.line.front(WOKEN)):
             wait_s = self._wait_s(waiting, place, ahead, 0.0)
             unknown = waiting.due >= _NEVER
             if wait_s >= _NEVER or (wait_s > 0 and not unknown):
                 break
             if waiting.due > self.now + EXPECTED_S or waiting.due < self.now - MISSED_S:
                 waiting.due = self.now
+                self.line.put(waiting)
                 woken.append(waiting.id)
             _add(ahead, waiting.cost)
         return woken

@@ -1,7 +1,8 @@
 """A shared limiter in an SQLite file, for the processes of one machine, with nothing to install.
 
-One table has a row of state for each name, and a row for each process with the waiters it should wake. A
-batch is one transaction that begins by taking the write lock. The clock counts from the start of the machine
+One table has a row of state for each name, and a row for each process with the waiters it should wake; the
+other one has the queues, so that a batch costs the same however many wait. A batch is one transaction that
+begins by taking the write lock. The clock counts from the start of the machine
 and never goes backwards; stored process data is void after a reboot.
 """
 
@@ -21,21 +22,41 @@ import msgspec
 
 from llmstream import private_sqlite
 from llmstream.errors import LimitsUnavailable
-from llmstream.transport.fleet.rules import Answer, Batch, State, apply
+from llmstream.transport.fleet.rules import Answer, Batch, State, Waiting, apply
 
-__all__ = ["SQLiteLimits"]
+__all__ = ["SQLiteLimits", "SQLiteLine", "connect_limits"]
 
 T = TypeVar("T")
 
-_TABLE: Final = """
-create table if not exists llmstream_limits (
-    name text not null, part text not null, value blob not null, primary key (name, part)
-) without rowid
-"""
+_TABLES: Final = (
+    """
+    create table if not exists llmstream_limits (
+        name text not null, part text not null, value blob not null, primary key (name, part)
+    ) without rowid
+    """,
+    """
+    create table if not exists llmstream_limits_line (
+        name text not null, id text not null, rank integer not null, due real not null,
+        requests real not null, tokens real not null, input real not null, output real not null,
+        primary key (name, id)
+    ) without rowid
+    """,
+    "create index if not exists llmstream_limits_rank on llmstream_limits_line (name, rank)",
+)
 _GET: Final = "select value from llmstream_limits where name = ? and part = ?"
 _PUT: Final = "insert or replace into llmstream_limits (name, part, value) values (?, ?, ?)"
 _DELETE: Final = "delete from llmstream_limits where name = ? and part = ?"
 _STATE: Final = "state"
+
+_COLUMNS: Final = "id, rank, due, requests, tokens, input, output"
+_LINE: Final = "from llmstream_limits_line where name = ?"
+_FIND: Final = f"select {_COLUMNS} {_LINE} and id = ?"
+_FRONT: Final = f"select {_COLUMNS} {_LINE} order by rank limit ?"
+_BEHIND: Final = f"select 1 {_LINE} and rank > ? limit 1"
+_IN_FRONT: Final = f"select count(*) {_LINE} and rank < ?"
+_OF_MEMBER: Final = f"select id {_LINE} and id > ? and id < ?"
+_WAIT: Final = "insert or replace into llmstream_limits_line values (?, ?, ?, ?, ?, ?, ?, ?)"
+_LEAVE: Final = f"delete {_LINE} and id = ?"
 
 # How long a batch waits for the write lock.
 _BUSY_S: Final = 5.0
@@ -80,10 +101,12 @@ class SQLiteLimits:
             now = self._clock()
             row = connection.execute(_GET, (self._name, _STATE)).fetchone()
             state = _states.decode(row[0]) if row else State(created=time.time(), at=now)
+            line = SQLiteLine(connection, self._name)
             if now < state.at - _REBOOTED_S:
                 state = _after_restart(state, now)
+                line.clear()
             before = set(state.members)
-            answer = apply(state, batch, now)
+            answer = apply(state, line, batch, now)
             connection.execute(_PUT, (self._name, _STATE, msgspec.msgpack.encode(state)))
             for member in {_member_of(id) for id in answer.woken} - {batch.member}:
                 ids = [id for id in answer.woken if _member_of(id) == member]
@@ -119,7 +142,7 @@ class SQLiteLimits:
     def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
             if self._connection is None:
-                self._connection = _connect(self._path)
+                self._connection = connect_limits(self._path)
             return work(self._connection)
         except (sqlite3.Error, OSError, msgspec.MsgspecError) as error:
             raise LimitsUnavailable(
@@ -135,6 +158,55 @@ class SQLiteLimits:
         self._thread.shutdown(wait=False)
 
 
+class SQLiteLine:
+    """The queue of one name, within a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, name: str) -> None:
+        self._execute = connection.execute
+        self._name = name
+
+    def find(self, id: str) -> Waiting | None:
+        """As in `Line`."""
+        row = self._execute(_FIND, (self._name, id)).fetchone()
+        return _waiting(row) if row else None
+
+    def put(self, waiting: Waiting) -> None:
+        """As in `Line`."""
+        self._execute(_WAIT, (self._name, waiting.id, waiting.rank, waiting.due, *waiting.cost))
+
+    def remove(self, id: str) -> None:
+        """As in `Line`."""
+        self._execute(_LEAVE, (self._name, id))
+
+    def front(self, count: int) -> list[Waiting]:
+        """As in `Line`."""
+        return [_waiting(row) for row in self._execute(_FRONT, (self._name, count))]
+
+    def has_behind(self, rank: int) -> bool:
+        """As in `Line`."""
+        return self._execute(_BEHIND, (self._name, rank)).fetchone() is not None
+
+    def in_front(self, rank: int) -> int:
+        """As in `Line`."""
+        (count,) = self._execute(_IN_FRONT, (self._name, rank)).fetchone()
+        return int(count)
+
+    def of(self, member: str) -> list[str]:
+        """As in `Line`."""
+        # The ids that begin with the name and a point, whose successor is the slash.
+        found = self._execute(_OF_MEMBER, (self._name, f"{member}.", f"{member}/"))
+        return [id for (id,) in found.fetchall()]
+
+    def clear(self) -> None:
+        """Removes all."""
+        self._execute(f"delete {_LINE}", (self._name,))
+
+
+def _waiting(row: tuple[str, int, float, float, float, float, float]) -> Waiting:
+    id, rank, due, *cost = row
+    return Waiting(id, rank, cost, due)
+
+
 _states: Final = msgspec.msgpack.Decoder(State)
 _woken: Final = msgspec.msgpack.Decoder(tuple[float, list[str]])
 
@@ -147,17 +219,19 @@ def _after_restart(state: State, now: float) -> State:
     """The state after a reboot: only the levels, because the downtime is unknown."""
     state.at, state.created = now, time.time()
     state.cut_at = state.pause_until = 0.0
-    state.line, state.queued = [], [0.0] * 4
+    state.count, state.queued = 0, [0.0] * 4
     state.places, state.waiting, state.members = {}, {}, {}
     return state
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def connect_limits(path: str | os.PathLike[str]) -> sqlite3.Connection:
+    """Opens a file of limits, and creates it and its tables if missing."""
     connection = private_sqlite.connect(path, busy_s=_BUSY_S)
     try:
         # Data lost in a power failure would be void after it anyway.
         connection.execute("pragma synchronous = off")
-        connection.execute(_TABLE)
+        for statement in _TABLES:
+            connection.execute(statement)
     except BaseException:
         connection.close()
         raise

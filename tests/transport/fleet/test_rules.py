@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from llmstream.private_sqlite import IN_MEMORY
 from llmstream.transport.fleet import rules
 from llmstream.transport.fleet.redis import RedisLimits
 from llmstream.transport.fleet.rules import (
@@ -28,9 +29,13 @@ from llmstream.transport.fleet.rules import (
     Release,
     State,
 )
-from llmstream.transport.fleet.sqlite import SQLiteLimits
+from llmstream.transport.fleet.sqlite import SQLiteLimits, SQLiteLine, connect_limits
 
 SIZES = [60.0, 600.0, 0.0, 0.0]
+
+
+def line() -> SQLiteLine:
+    return SQLiteLine(connect_limits(IN_MEMORY), "name")
 
 
 class Limits:
@@ -38,12 +43,14 @@ class Limits:
 
     def __init__(self, sizes: list[float] = SIZES, places: int = 0) -> None:
         self.state = State(created=0.0, at=0.0)
+        self.connection = connect_limits(IN_MEMORY)
+        self.line = SQLiteLine(self.connection, "name")
         self.now = 0.0
         self.sizes, self.places = sizes, places
 
     def do(self, *ops: Op, member: str = "a", waiting: bool = True) -> Answer:
         batch = Batch(member, waiting, self.sizes, self.places, 30.0, list(ops))
-        return rules.apply(self.state, batch, self.now)
+        return rules.apply(self.state, self.line, batch, self.now)
 
     def ask(self, id: str, tokens: float = 0.0, priority: int = 0, again: bool = False) -> float:
         """-1 if granted, else seconds to wait."""
@@ -134,7 +141,7 @@ def test_silent_waiters_lose_their_turn() -> None:
     limits.ask("dead.1", tokens=600)
     limits.now = 3.1
     assert limits.ask("b.1", tokens=100) == pytest.approx(6.9)
-    assert [waiting.id for waiting in limits.state.line] == ["b.1"]
+    assert [waiting.id for waiting in limits.line.front(9)] == ["b.1"]
     assert not limits.do(Beat([]), member="dead").in_line
     assert limits.do(Beat([]), member="dead").in_line
 
@@ -211,6 +218,26 @@ def test_a_clock_that_goes_back_stands_still() -> None:
     assert limits.ask("a.2", tokens=10, again=True) == -1.0
 
 
+def test_a_long_line_costs_no_more() -> None:
+    """Counted in instructions of SQLite: with one row for all, eight processes could not keep up with 20,000."""
+
+    def instructions_of(waiters: int) -> int:
+        limits, count = Limits([1.0, 0.0, 0.0, 0.0]), 0
+        limits.do(*[Ask(f"a.{n}", [1.0, 0.0, 0.0, 0.0], 0, False) for n in range(waiters)])
+
+        def counted() -> None:
+            nonlocal count
+            count += 1
+
+        limits.connection.set_progress_handler(counted, 1)
+        limits.ask("a.999999")
+        limits.ask("a.1", again=True)
+        limits.do(Cancel("a.2"))
+        return count
+
+    assert instructions_of(4000) < 1.2 * instructions_of(100)
+
+
 # The two stores.
 
 
@@ -270,11 +297,13 @@ def test_redis_has_the_rules_at_length(redis_server: Any, batches: list[tuple[fl
 async def compare(url: str, batches: list[tuple[float, Batch]]) -> None:
     time = 100.0
     store = RedisLimits(url, f"same-{next(numbers)}", clock=lambda: time)
-    state = State(created=100.0, at=100.0)
+    state, queue = State(created=100.0, at=100.0), line()
     try:
         for step, batch in batches:
             time += step
-            assert plain(await store.apply(batch)) == pytest.approx(plain(rules.apply(state, batch, time)))
+            assert plain(await store.apply(batch)) == pytest.approx(
+                plain(rules.apply(state, queue, batch, time))
+            )
     finally:
         await store.aclose()
 
@@ -290,12 +319,12 @@ def plain(answer: Answer) -> dict[str, Any]:
 async def test_a_long_line_is_the_same(redis_server: Any) -> None:
     """Beyond those that are added up one by one."""
     store = RedisLimits(redis_server.url, "long", clock=lambda: 100.0)
-    state = State(created=100.0, at=100.0)
+    state, queue = State(created=100.0, at=100.0), line()
     asks: list[Op] = [Ask(f"a.{n}", [1.0, n % 7 * 10.0, 0.0, 0.0], n % 3, False) for n in range(150)]
     batch = Batch("a", True, [20.0, 300.0, 0.0, 0.0], 0, 30.0, asks)
-    assert plain(await store.apply(batch)) == pytest.approx(plain(rules.apply(state, batch, 100.0)))
+    assert plain(await store.apply(batch)) == pytest.approx(plain(rules.apply(state, queue, batch, 100.0)))
     again = msgspec.structs.replace(batch, ops=[Ask("a.148", [1.0, 10.0, 0.0, 0.0], 1, True)])
-    assert plain(await store.apply(again)) == pytest.approx(plain(rules.apply(state, again, 100.0)))
+    assert plain(await store.apply(again)) == pytest.approx(plain(rules.apply(state, queue, again, 100.0)))
     await store.aclose()
 
 
