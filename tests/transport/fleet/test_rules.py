@@ -219,7 +219,7 @@ def test_a_clock_that_goes_back_stands_still() -> None:
 
 
 def test_a_long_line_costs_no_more() -> None:
-    """Counted in instructions of SQLite: with one row for all, eight processes could not keep up with 20,000."""
+    """In instructions of SQLite: as one row for all, eight processes could not keep up with 20,000."""
 
     def instructions_of(waiters: int) -> int:
         limits, count = Limits([1.0, 0.0, 0.0, 0.0]), 0
