@@ -211,7 +211,7 @@ class StepCalls:
         # A verdict that depends only on the call is the same after a crash; recording it would cost a commit.
         if recorder is None or not gate.decides(call, tools):
             return await judge()
-        return await recorder.verdict(self._step, self._name(call), judge, ask)
+        return await recorder.verdict(self._step, self._name(call), call, judge, ask)
 
     def _name(self, call: ToolCall) -> str:
         """The name of the call in keys of the record."""
@@ -299,7 +299,7 @@ class StepCalls:
             status, stop = await self._after_tool(call, status, found)
         else:
             review = functools.partial(self._after_tool, call, status, found)
-            status, stop = await self._recorder.reviewed_call(self._step, self._name(call), review)
+            status, stop = await self._recorder.reviewed_call(self._step, self._name(call), status, review)
         self.stop = self.stop or stop
         return status
 

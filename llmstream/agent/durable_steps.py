@@ -52,9 +52,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
-__all__ = ["Do", "Steps", "SubAgentSteps", "no_nul", "result_key"]
+from llmstream.errors import Lost
+
+__all__ = ["Do", "RunOver", "Steps", "SubAgentSteps", "no_nul", "result_key"]
 
 Do: TypeAlias = Callable[[], Awaitable[bytes]]
+
+
+class RunOver(Lost):
+    """A step is not recorded of a run that has ended: its hooks are not asked any more."""
 
 
 class Steps(Protocol):
@@ -71,7 +77,8 @@ class Steps(Protocol):
 
         do:     does the step and returns what to record: UTF-8 text, JSON
         again:  whether a step that broke off may be done again
-        raises: Interrupted if it may not; Lost if another process has the run; what `do` raises
+        raises: Interrupted if it may not; Lost if another process has the run; RunOver if it has ended; what
+                `do` raises
         """
 
     async def wait(self, key: str, timeout_s: float | None) -> bytes | None:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from llmstream.agent.durable_steps import Steps, SubAgentSteps, no_nul, result_key
+from llmstream.agent.durable_steps import Do, RunOver, Steps, SubAgentSteps, no_nul, result_key
 from llmstream.agent.hooks import Again, Proceed, Rewrite, Skip, Stop
 from llmstream.agent.recorded_model import Digests, PriceOf, RecordedModel
 from llmstream.agent.state import Expense
@@ -253,6 +253,7 @@ class Recorder:
         self,
         number: int,
         name: str,
+        call: ToolCall,
         judge: Callable[[], Awaitable[Verdict]],
         ask: Callable[[PendingCall], Awaitable[PendingCall]],
     ) -> Verdict:
@@ -264,27 +265,44 @@ class Recorder:
             asked = True
             return _encode(_recorded_verdict(await judge()))
 
-        data = await self.steps.step(self.numbered(f"{number}/before_tool/{name}"), do, again=True)
+        # The hook may be one of a newer version, which the run that made the call did not have.
+        unasked = _recorded_verdict(Run(call))
+        data = await self._hook(self.numbered(f"{number}/before_tool/{name}"), do, unasked)
         verdict = _verdict(_read(data, _RecordedVerdict))
         if isinstance(verdict, Wait) and verdict.pending.approval_id and not asked:
             await ask(verdict.pending)
         return verdict
 
     async def reviewed_call(
-        self, number: int, name: str, review: Callable[[], Awaitable[tuple[ToolCallStatus, str | None]]]
+        self,
+        number: int,
+        name: str,
+        status: ToolCallStatus,
+        review: Callable[[], Awaitable[tuple[ToolCallStatus, str | None]]],
     ) -> tuple[ToolCallStatus, str | None]:
-        """The status after the hook, and why the run has to end."""
+        """The status after the hook, and why the run has to end.
+
+        status: before the hook
+        """
         live: list[ToolCallStatus] = []
 
         async def do() -> bytes:
-            status, stop = await review()
-            live.append(status)
-            return _encode(_RecordedVerdict("settled", ended=EndedCall.of(status), stop=stop))
+            reviewed, stop = await review()
+            live.append(reviewed)
+            return _encode(_RecordedVerdict("settled", ended=EndedCall.of(reviewed), stop=stop))
 
-        data = await self.steps.step(self.numbered(f"{number}/after_tool/{name}"), do, again=True)
+        unasked = _RecordedVerdict("settled", ended=EndedCall.of(status))
+        data = await self._hook(self.numbered(f"{number}/after_tool/{name}"), do, unasked)
         found = _read(data, _RecordedVerdict)
         assert found.ended is not None
         return (live[0] if live else found.ended.restored()), found.stop
+
+    async def _hook(self, key: str, do: Do, unasked: _RecordedVerdict) -> bytes:
+        """The decision of a hook; `unasked` if the run has ended without one."""
+        try:
+            return await self.steps.step(key, do, again=True)
+        except RunOver:
+            return _encode(unasked)
 
     # Decisions of hooks about requests and responses.
 
@@ -299,7 +317,7 @@ class Recorder:
             return _encode(recorded)
 
         try:
-            data = await self.steps.step(key, do, again=True)
+            data = await self._hook(key, do, _RecordedVerdict("go"))
         except _NoDecision as error:
             return error.args[0]  # reported by the caller of the hook
         return _hook_decision(_read(data, _RecordedVerdict))

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from llmstream.agent.durable_steps import Do
+from llmstream.agent.durable_steps import Do, RunOver
 from llmstream.agent.recorded_model import Head
 from llmstream.agent.recorder import RecordedHistory
 from llmstream.agent.state import Expense
@@ -104,7 +104,7 @@ class StoreSteps:
         if key in self._begun and not again:
             raise Interrupted(f"{key} was started by a process that died; it is not repeated.", reason=key)
         if self.sealed:
-            raise Lost(f"run {self.run!r} has ended, so {key} is no longer run.")
+            raise RunOver(f"run {self.run!r} has ended, so {key} is no longer run.")
         # The beginning is recorded before the work: otherwise a crash would leave no sign that a payment may
         # have been made. A repeatable step needs no such record, which saves the write.
         self._follows.set()

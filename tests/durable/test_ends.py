@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import llmstream as ls
-from llmstream.agent import RunState
+from llmstream.agent import Hooks, RunState
 from llmstream.durable import Runs
 from llmstream.durable.sqlite import SQLiteRunStore
 from llmstream.durable.store import State
@@ -159,6 +159,29 @@ async def test_stop_condition_has_decided(tmp_path: Path, effects: Effects) -> N
         await run.collect()
         assert [len(message.tool_results) for message in run.messages()][-1] == 2
     assert effects.path.read_text() == done
+
+
+async def test_hooks_of_a_newer_version(tmp_path: Path, effects: Effects) -> None:
+    """They are not asked about a run whose end readers have seen; it has all its messages and tokens."""
+    asked: list[str] = []
+    hooks = Hooks(
+        before_model=lambda state: asked.append("before_model"),
+        after_model=lambda state, message: asked.append("after_model"),
+        before_tool=lambda state, call: asked.append("before_tool"),
+        after_tool=lambda state, call, status: asked.append("after_tool"),
+    )
+    async with dying(tmp_path) as runs:
+        events = await produced(runs, clerk(effects, deep=True))
+    async with living(tmp_path) as runs:
+        info = await runs.run(clerk(effects, deep=True, hooks=hooks), "order")
+        assert (info.state, info.text) == ("done", ANSWER)
+        assert isinstance(events[-1], ls.Finish)
+        assert info.usage == events[-1].usage
+        run = runs.follow("order")
+        await run.collect()
+        results = [result.tool_call_id for message in run.messages() for result in message.tool_results]
+        assert set(results) == {event.tool_call_id for event in events if isinstance(event, ls.ToolResult)}
+    assert asked == []
 
 
 async def test_stopped_run_stays_stopped(tmp_path: Path, effects: Effects) -> None:
