@@ -80,7 +80,7 @@ def run(name: str, *, quick: bool, arguments: list[str]) -> tuple[bool, str]:
         if drill.program:
             command = ["-m", drill.program, *(drill.quick if quick else ()), *arguments]
         else:
-            pytest = ["-m", "pytest", "-q", "-s", "-rs", "-n", "0", "-m", "", f"--junitxml={report}"]
+            pytest = ["-m", "pytest", "-q", "-s", "-rs", "-m", "", f"--junitxml={report}"]
             command = [*pytest, *drill.tests, *arguments]
         code = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment).returncode
         passed, counts = code == 0, ""
