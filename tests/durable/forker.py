@@ -116,7 +116,7 @@ class Differences(logging.Filter):
 async def roam(runs: Runs, job: dict[str, Any]) -> str:
     """Works on the runs of random agents: on one until it ends or waits, or on all for some seconds."""
     effects = Effects(job["effects"])
-    agents = agents_of(job["seeds"], effects)
+    agents = agents_of(job["seeds"], effects, newer=job["newer"])
     logging.getLogger("llmstream.durable").addFilter(Differences(effects))
     if "reads" in job:
         try:

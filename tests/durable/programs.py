@@ -176,8 +176,27 @@ def _hooks(program: Program) -> Hooks:
     )
 
 
-def agent_of(program: Program, effects: Effects, name: str, depth: int = 2) -> ls.Agent:
-    """The agent of a program; what its tools do goes to a file."""
+def _agreeing() -> Hooks:
+    """Hooks that change nothing."""
+
+    async def agrees(*_: Any) -> None:
+        await pause(0.02)
+
+    return Hooks(
+        before_model=lambda state: agrees(state),
+        after_model=lambda state, message: agrees(state, message),
+        before_tool=lambda state, call: agrees(state, call),
+        after_tool=lambda state, call, status: agrees(state, call, status),
+    )
+
+
+def agent_of(
+    program: Program, effects: Effects, name: str, depth: int = 2, *, newer: bool = False
+) -> ls.Agent:
+    """The agent of a program; what its tools do goes to a file.
+
+    newer: a version that does the same, and has hooks and a `repair` in any case
+    """
 
     async def work(context: ToolContext, n: int) -> str:
         effects.add(f"tool {context.key}")
@@ -218,7 +237,9 @@ def agent_of(program: Program, effects: Effects, name: str, depth: int = 2) -> l
         tools.append(ToolSpec("external", "Done elsewhere.", schema))
     if program.helper is not None:
         tools.append(
-            agent_of(program.helper, effects, f"{name}-helper", depth - 1).as_tool("helper", "Help.")
+            agent_of(program.helper, effects, f"{name}-helper", depth - 1, newer=newer).as_tool(
+                "helper", "Help."
+            )
         )
     model: ls.Model = wrap(ScriptedModel(_Script(program)), _slowly)
     if program.falls_back:
@@ -229,17 +250,20 @@ def agent_of(program: Program, effects: Effects, name: str, depth: int = 2) -> l
         options["max_steps"] = program.max_steps
     if program.max_cost:
         options["stop_when"] = cost_over(program.max_cost)
+    if newer:
+        options["repair"] = lambda call, error: None
     return ls.Agent(
         model,
         name=name,
         tools=tools,
-        hooks=_hooks(program) if program.hooks else None,
+        hooks=_hooks(program) if program.hooks else _agreeing() if newer else None,
         context_effects=_context_effects(program.effects),
         price=_price,
         **options,
     )
 
 
-def agents_of(seeds: list[int], effects: Effects) -> dict[str, ls.Agent]:
+def agents_of(seeds: list[int], effects: Effects, *, newer: bool = False) -> dict[str, ls.Agent]:
     """The agents of some seeds, by name."""
-    return {f"program-{seed}": agent_of(program_of(seed), effects, f"program-{seed}") for seed in seeds}
+    names = {seed: f"program-{seed}" for seed in seeds}
+    return {name: agent_of(program_of(seed), effects, name, newer=newer) for seed, name in names.items()}

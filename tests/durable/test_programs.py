@@ -1,7 +1,7 @@
 """Random agents on a fleet whose workers are killed, stopped and woken at random times.
 
-Each run ends as one that nobody disturbs: with the same conversation and tokens, no tool twice, and one log
-for all readers. The quick form has fixed programs; the full one new ones: `scripts/drills programs`.
+Some workers have a newer version of the agents. Each run ends as one that nobody disturbs: with the same
+conversation and tokens, no tool twice, and one log for all readers. The quick form has fixed programs; the full one new ones: `scripts/drills programs`.
 """
 
 from __future__ import annotations
@@ -128,17 +128,19 @@ class Fleet:
         self._sqlite = address.startswith("sqlite:")
 
     async def fill(self) -> None:
-        """Starts workers; some clocks are wrong, and some workers leave by themselves."""
+        """Starts workers: some with a wrong clock or a newer version, some that leave by themselves."""
         self._living = [worker for worker in self._living if not worker.end.done()]
         while len(self._living) < WORKERS:
             clock_s = random.choice([0, 0, 3600, -3600]) if self._sqlite else 0
             seconds = random.choice([600, 600, random.uniform(0.2, 3)])
-            self._living.append(await self._processes.start(seconds=seconds, clock_s=clock_s, **self._job))
+            job = {**self._job, "newer": random.choice([False, True])}
+            self._living.append(await self._processes.start(seconds=seconds, clock_s=clock_s, **job))
 
     async def read(self, run: Disturbed) -> None:
         """Lets a process read a run, which may then also produce it."""
         started = await self._processes.start(
-            **{**self._job, "run": run.id, "reads": run.agent, "after": random.choice([-1, 0, 5])}
+            **{**self._job, "run": run.id, "reads": run.agent, "after": random.choice([-1, 0, 5])},
+            newer=random.choice([False, True]),
         )
         self._living.append(started)
 
