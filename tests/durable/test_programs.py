@@ -1,7 +1,8 @@
 """Random agents on a fleet whose workers are killed, stopped and woken at random times.
 
 Some workers have a newer version of the agents. Each run ends as one that nobody disturbs: with the same
-conversation and tokens, no tool twice, and one log for all readers. The quick form has fixed programs; the full one new ones: `scripts/drills programs`.
+conversation and tokens, no tool twice, and one log for all readers. The quick form has fixed programs; the
+full one has new ones: `scripts/drills programs`.
 """
 
 from __future__ import annotations
