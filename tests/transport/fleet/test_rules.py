@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sqlite3
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -34,8 +36,20 @@ from llmstream.transport.fleet.sqlite import SQLiteLimits, SQLiteLine, connect_l
 SIZES = [60.0, 600.0, 0.0, 0.0]
 
 
+connections: list[sqlite3.Connection] = []
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Closes what `line` has opened."""
+    yield
+    while connections:
+        connections.pop().close()
+
+
 def line() -> SQLiteLine:
-    return SQLiteLine(connect_limits(IN_MEMORY), "name")
+    connections.append(connect_limits(IN_MEMORY))
+    return SQLiteLine(connections[-1], "name")
 
 
 class Limits:
@@ -43,8 +57,7 @@ class Limits:
 
     def __init__(self, sizes: list[float] = SIZES, places: int = 0) -> None:
         self.state = State(created=0.0, at=0.0)
-        self.connection = connect_limits(IN_MEMORY)
-        self.line = SQLiteLine(self.connection, "name")
+        self.line = line()
         self.now = 0.0
         self.sizes, self.places = sizes, places
 
@@ -229,7 +242,7 @@ def test_a_long_line_costs_no_more() -> None:
             nonlocal count
             count += 1
 
-        limits.connection.set_progress_handler(counted, 1)
+        connections[-1].set_progress_handler(counted, 1)
         limits.ask("a.999999")
         limits.ask("a.1", again=True)
         limits.do(Cancel("a.2"))
