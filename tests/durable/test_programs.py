@@ -40,7 +40,8 @@ pytestmark = [
 
 WORKERS = 3
 AT_ONCE = 8
-END_S = 90.0
+END_S = 240.0  # of a run in the middle of 200, on a machine with other work
+REJECTED = "rejected for the reason"
 
 
 async def answer_all(runs: Runs, info: RunInfo) -> None:
@@ -306,7 +307,9 @@ def check_conversation(
     for one, other in zip(found, expected, strict=True):
         assert one[:3] == other[:3]
         for mine, its in zip(one[3], other[3], strict=True):
-            assert mine == its or mine[0].startswith(INTERRUPTED), (mine, its)
+            # An eager call of a response that a hook rejects may have ended before.
+            ended = run.program.repeats >= 0 and (REJECTED in mine[0] or REJECTED in its[0])
+            assert mine == its or ended or mine[0].startswith(INTERRUPTED), (mine, its)
     assert info.text == alone.info.text
     if not interrupted and not _summarises(run.program):
         assert info.usage_by_model == alone.info.usage_by_model
