@@ -76,7 +76,7 @@ class Board:
             before, order.info = order.info, info
             if _owner(info) and before and _owner(before) not in ("", _owner(info)):
                 self.counts["taken over"] += 1
-                self.say(f"{info.run}: {_owner(info)} goes on where {_owner(before)} was")
+                self.say(f"{info.run}: {_owner(info)} takes over from {_owner(before)}")
             if info.is_over and not (before and before.is_over):
                 self.say(f"{info.run}: {info.state}: {info.text or info.error}")
         return all(order.info and order.info.is_over for order in self.orders.values())
@@ -121,7 +121,7 @@ class Board:
                 table.add_row(Text(shown), name, str(order.step), Text(doing), style=style)
                 shown = ""
             if shown:
-                table.add_row(shown, "", "", "has nothing")
+                table.add_row(shown, "", "", "idle")
             table.add_section()
         taken = sum(bool(order.info and order.info.owner) for order in self.orders.values())
         queued, passed_s = len(self.orders) - taken - states["done"], time.monotonic() - self._began
