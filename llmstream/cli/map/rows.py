@@ -230,7 +230,7 @@ def _names(cells: list[str], path: str) -> list[str]:
     return names
 
 
-async def in_background(rows: Iterator[Row]) -> AsyncGenerator[Row]:
+async def in_background(rows: Generator[Row]) -> AsyncGenerator[Row]:
     """Reads rows in a thread, so that a slow writer of standard input does not stop the requests.
 
     The thread is a daemon: a read that waits for the writer does not prevent the program from exiting.
@@ -246,11 +246,12 @@ async def in_background(rows: Iterator[Row]) -> AsyncGenerator[Row]:
 
     def read() -> None:
         try:
-            for row in rows:
-                room.acquire()
-                if left.is_set():
-                    return
-                give(row)
+            with contextlib.closing(rows):
+                for row in rows:
+                    room.acquire()
+                    if left.is_set():
+                        return
+                    give(row)
         except BaseException as error:  # raised by the reader
             give(error)
         else:
