@@ -60,7 +60,7 @@ Do: TypeAlias = Callable[[], Awaitable[bytes]]
 
 
 class RunOver(Lost):
-    """A step is not recorded of a run that has ended: its hooks are not asked any more."""
+    """The run has ended without this step; hooks that have not decided are no longer called."""
 
 
 class Steps(Protocol):

@@ -265,7 +265,6 @@ class Recorder:
             asked = True
             return _encode(_recorded_verdict(await judge()))
 
-        # The hook may be one of a newer version, which the run that made the call did not have.
         unasked = _recorded_verdict(Run(call))
         data = await self._hook(self.numbered(f"{number}/before_tool/{name}"), do, unasked)
         verdict = _verdict(_read(data, _RecordedVerdict))
@@ -298,7 +297,10 @@ class Recorder:
         return (live[0] if live else found.ended.restored()), found.stop
 
     async def _hook(self, key: str, do: Do, unasked: _RecordedVerdict) -> bytes:
-        """The decision of a hook; `unasked` if the run has ended without one."""
+        """The decision of a hook; `unasked` if the run has ended without one.
+
+        A newer version of the agent may have hooks that the version which ended the run did not have.
+        """
         try:
             return await self.steps.step(key, do, again=True)
         except RunOver:

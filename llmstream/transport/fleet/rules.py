@@ -200,7 +200,10 @@ class Waiting(msgspec.Struct):
 
 
 class Line(Protocol):
-    """The queue of one name, by rank. Each method costs the same however many wait, but where it says so."""
+    """The queue of one name, ordered by rank.
+
+    All methods but `in_front` and `of` take the same time, however long the queue is.
+    """
 
     def find(self, id: str) -> Waiting | None:
         """The waiter with this id."""
@@ -218,10 +221,10 @@ class Line(Protocol):
         """Whether any waiter comes after this rank."""
 
     def in_front(self, rank: int) -> int:
-        """The number of waiters before this rank, which it counts."""
+        """The number of waiters before this rank; linear in it."""
 
     def of(self, member: str) -> Sequence[str]:
-        """The ids of a process's waiters, all of them."""
+        """The ids of all waiters of a process."""
 
 
 class State(msgspec.Struct):
@@ -355,7 +358,7 @@ class _Change:
             waiting.due = min(_NEVER, self.now + wait_s)
             self.line.put(waiting)
             return wait_s
-        self._left(waiting)
+        self._remove(waiting)
         for kind in range(4):
             state.levels[kind] -= op.cost[kind]
         _add(state.spent, op.cost)
@@ -364,7 +367,7 @@ class _Change:
         return -1.0
 
     def _place(self, rank: int) -> int:
-        """How many wait in front: not counted for the last one, and few where a waiter asks again."""
+        """The number of waiters in front; derived from the length for the last one, as most new ones are."""
         return self.line.in_front(rank) if self.line.has_behind(rank) else self.state.count - 1
 
     def _ahead(self, waiting: Waiting, place: int) -> list[float]:
@@ -398,9 +401,9 @@ class _Change:
 
     def _leave(self, id: str) -> None:
         if waiting := self.line.find(id):
-            self._left(waiting)
+            self._remove(waiting)
 
-    def _left(self, waiting: Waiting) -> None:
+    def _remove(self, waiting: Waiting) -> None:
         self.line.remove(waiting.id)
         self.state.count -= 1
         for kind in range(4):

@@ -1,9 +1,9 @@
 """A shared limiter in an SQLite file, for the processes of one machine, with nothing to install.
 
-One table has a row of state for each name, and a row for each process with the waiters it should wake; the
-other one has the queues, so that a batch costs the same however many wait. A batch is one transaction that
-begins by taking the write lock. The clock counts from the start of the machine
-and never goes backwards; stored process data is void after a reboot.
+One table has a row of state for each name, and a row for each process with the waiters it should wake. The
+queues have a table of their own, so that a batch takes the same time however many wait. A batch is one
+transaction that begins by taking the write lock. The clock counts from the start of the machine and never
+goes backwards; stored process data is void after a reboot.
 """
 
 from __future__ import annotations
