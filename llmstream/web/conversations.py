@@ -144,7 +144,7 @@ class Conversations:
             # Such as arguments that do not fit: the page is at fault, and not the state of the conversation.
             error.status = 400
             raise
-        turn = Turn(run=_new_run(), decisions=dict(decisions))
+        turn = Turn(run=_new_run(), decisions=dict(decisions), waited=conversation.suspension)
         return await self._start(conversation, turn, run, keep=len(conversation.turns))
 
     async def stop(self, conversation_id: str) -> None:
@@ -239,22 +239,49 @@ class Conversations:
         # The run must not begin before its turn is stored: a tool could act for a conversation that refuses
         # it.
         await added.wait()
+        if turn.waited and not self._use(conversation_id, turn.run):
+            return
+        events: list[Event] = []
         try:
             async with run:
                 async for event in run:
+                    events.append(event)
                     yield event
         finally:
-            self._record(conversation_id, turn.run, run)
+            self._record(conversation_id, turn.run, run, events)
 
-    def _record(self, conversation_id: str, run_id: str, run: AgentRun[Any]) -> None:
+    def _use(self, conversation_id: str, run_id: str) -> bool:
+        """Notes that the run of a decision begins: after a crash its calls do not wait again.
+
+        returns: False if another process has taken the turn for lost, so that the calls wait again
+        """
+
+        def change(stored: Conversation) -> None:
+            last = stored.turns[-1] if stored.turns else None
+            if last is None or last.run != run_id or last.events is not None:
+                raise InvalidRequest("the decision was taken back")
+            last.waited = ""
+
+        try:
+            self._store.update(conversation_id, change)
+        except InvalidRequest:
+            return False  # or the conversation was deleted
+        return True
+
+    def _record(self, conversation_id: str, run_id: str, run: AgentRun[Any], events: Sequence[Event]) -> None:
         def change(stored: Conversation) -> None:
             # The prompt was repeated meanwhile, and the messages belong to that run.
             if not stored.turns or stored.turns[-1].run != run_id:
                 return
             stored.messages = dump_messages(run.messages()).decode()
             stored.suspension = "" if run.suspended is None else run.suspended.to_json().decode()
-            stored.turns[-1].recorded = True
-            stored.turns[-1].cost = run.cost_estimate
+            last = stored.turns[-1]
+            last.recorded = True
+            last.cost = run.cost_estimate
+            # In the same step as the suspension: of a process that is killed now, the log may lack the last
+            # events, such as the request for an approval. The log itself ends a stopped run.
+            if last.events is None and events and isinstance(events[-1], Finish):
+                last.events = _encoded(events)
 
         self._update_if_there(conversation_id, change)
 
@@ -285,7 +312,12 @@ class Conversations:
             # Another process, or a view at the same time, has taken them over.
             if last.run != run or last.events is not None:
                 return
-            last.events = [msgspec.Raw(encode(event)) for event in compacted(events)]
+            if last.waited:
+                # Its process died, or it was stopped, before it began: the calls wait again.
+                stored.turns.pop()
+                stored.suspension = last.waited
+                return
+            last.events = _encoded(events)
             if not last.recorded:
                 # A turn of decisions continues what is stored; one of a prompt begins where it was asked.
                 before = load_messages(stored.messages) if stored.messages and not last.prompt else []
@@ -349,6 +381,10 @@ def _lost() -> list[Event]:
 
 
 _Delta: TypeAlias = TextDelta | ReasoningDelta | ToolInputDelta
+
+
+def _encoded(events: Sequence[Event]) -> list[msgspec.Raw]:
+    return [msgspec.Raw(encode(event)) for event in compacted(events)]
 
 
 def compacted(events: Sequence[Event]) -> list[Event]:

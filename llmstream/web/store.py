@@ -39,6 +39,7 @@ class Turn(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     run:       id of the run in the event log
     decisions: by approval id
+    waited:    the suspension that the decisions continue, until the run begins: no tool has run with them
     before:    the saved messages before the prompt, to ask again from; only of the last prompt
     events:    the events of the run, as JSON, deltas joined; None until it has ended
     recorded:  whether the run itself reported its messages; False if its process died before
@@ -48,6 +49,7 @@ class Turn(msgspec.Struct, omit_defaults=True, kw_only=True):
     run: str
     prompt: str = ""
     decisions: dict[str, Decision] = {}
+    waited: str = ""
     before: str = ""
     events: list[msgspec.Raw] | None = None
     recorded: bool = False

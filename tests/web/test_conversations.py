@@ -199,6 +199,24 @@ async def test_arguments_that_do_not_fit(make: Make) -> None:
     assert (await conversations.view(view.id)).waiting
 
 
+async def test_a_decision_without_a_run(make: Make, store: ConversationStore) -> None:
+    """As a process leaves it that was killed before the run of the decision began: `test_kills` kills one."""
+    conversations = make(ls.Agent("sim:demo", tools=[pay]))
+    view = await ended(conversations, await conversations.begin("Pay"))
+    approval = approval_of(view)
+
+    def decide(stored: Conversation) -> None:
+        made = {approval: Decision(False)}
+        stored.turns.append(StoredTurn(run="web-lost", decisions=made, waited=stored.suspension))
+        stored.suspension = ""
+
+    store.update(view.id, decide)
+    view = await conversations.view(view.id)
+    assert (view.waiting, view.open_run, len(view.turns)) == (True, None, 1)
+    view = await ended(conversations, await conversations.decide(view.id, {approval: Decision(True)}))
+    assert "paid" in str(view.turns[-1].events)
+
+
 async def test_a_prompt_cancels_what_waits(make: Make) -> None:
     conversations = make(ls.Agent("sim:demo", tools=[pay]))
     view = await ended(conversations, await conversations.begin("Pay"))
