@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from llmstream.accumulate import Accumulator
+from llmstream.agent.nested import nested_event
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message, Role
 from llmstream.chats.saved import dump_messages, load_messages
@@ -28,6 +29,7 @@ from llmstream.events import (
     ReasoningDelta,
     StepStart,
     TextDelta,
+    ToolCall,
     ToolInputDelta,
     ToolResult,
     encode,
@@ -37,6 +39,7 @@ from llmstream.serve import Body
 from llmstream.serve.writers import safe_event
 from llmstream.tools.approval import Approve, Deny
 from llmstream.ui import sse
+from llmstream.ui.page_run import PageRun
 from llmstream.ui.sse import no_run, refusal
 from llmstream.web.store import Conversation, ConversationStore, Decision, Summary, Turn, TurnView, View
 
@@ -139,7 +142,7 @@ class Conversations:
         made = {name: _decision(one) for name, one in decisions.items()}
         suspension = Suspension.from_json(conversation.suspension)
         try:
-            run = self._agent.resume(suspension, made)
+            run = PageRun(self._agent.resume(suspension, made), resumed=suspension)
         except InvalidRequest as error:
             # Such as arguments that do not fit: the page is at fault, and not the state of the conversation.
             error.status = 400
@@ -186,7 +189,7 @@ class Conversations:
     async def _ask(self, conversation: Conversation, prompt: str, before: str, *, keep: int) -> View:
         messages = [*load_messages(before), Message.user(prompt)] if before else [Message.user(prompt)]
         turn = Turn(run=_new_run(), prompt=prompt, before=before)
-        return await self._start(conversation, turn, self._agent.stream(messages), keep=keep)
+        return await self._start(conversation, turn, PageRun(self._agent.stream(messages)), keep=keep)
 
     async def _after_its_run(self, conversation: Conversation) -> Conversation:
         """The conversation after the end of its open run, or its current state if it does not end soon."""
@@ -197,7 +200,7 @@ class Conversations:
                 await self._logs.wait(conversation.open_run)
         return await self._settled(conversation.id)
 
-    async def _start(self, conversation: Conversation, turn: Turn, run: AgentRun[Any], *, keep: int) -> View:
+    async def _start(self, conversation: Conversation, turn: Turn, run: PageRun, *, keep: int) -> View:
         """Begins a run and adds its turn, or neither.
 
         The log has the run first, so that no page sees a turn that it cannot follow.
@@ -233,7 +236,7 @@ class Conversations:
         return await self.view(conversation.id)
 
     async def _recorded(
-        self, conversation_id: str, turn: Turn, run: AgentRun[Any], added: asyncio.Event
+        self, conversation_id: str, turn: Turn, run: PageRun, added: asyncio.Event
     ) -> AsyncGenerator[Event]:
         """The events of a run, which reports its messages when it ends or is stopped."""
         # The run must not begin before its turn is stored: a tool could act for a conversation that refuses
@@ -243,12 +246,12 @@ class Conversations:
             return
         events: list[Event] = []
         try:
-            async with run:
-                async for event in run:
+            async with aclosing(run), aclosing(aiter(run)) as page_events:
+                async for event in page_events:
                     events.append(event)
                     yield event
         finally:
-            self._record(conversation_id, turn.run, run, events)
+            self._record(conversation_id, turn.run, run.run, events)
 
     def _use(self, conversation_id: str, run_id: str) -> bool:
         """Notes that the run of a decision begins: after a crash its calls do not wait again.
@@ -433,7 +436,12 @@ def folded(events: Iterable[Event]) -> list[Message]:
     """
     steps = [Accumulator()]
     early: list[ToolResult] = []
+    events = list(events)
+    above = {nested.parent_call for event in events if (nested := nested_event(event)) is not None}
     for event in events:
+        # The page shows calls of sub-agents that waited; they are in no message.
+        if isinstance(event, ToolCall | ToolResult) and _is_below(event.tool_call_id, above):
+            continue
         if isinstance(event, StepStart) and steps[-1].partial.parts:
             steps.append(Accumulator())
         # Of a call of the turn before, which this run has continued.
@@ -448,6 +456,11 @@ def folded(events: Iterable[Event]) -> list[Message]:
         if step.tool_message is not None:
             messages.append(step.tool_message)
     return messages
+
+
+def _is_below(call_id: str, above: set[str]) -> bool:
+    slashes = [place for place, character in enumerate(call_id) if character == "/"]
+    return any(call_id[:place] in above for place in slashes)
 
 
 def _early_results(results: list[ToolResult]) -> Message:

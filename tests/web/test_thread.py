@@ -55,3 +55,21 @@ def test_rebuilt_thread_is_drawn_again() -> None:
     assert (growing["text"], loaded["text"]) == ("Good morning", "Good morning to you.")
     assert growing["block"] != loaded["block"]
     assert growing["answer"] != loaded["answer"]
+
+
+def test_a_sub_agents_calls_are_progress() -> None:
+    """In a line, instead of the JSON of each of its events."""
+    shown = run(
+        """
+        const thread = new Thread()
+        thread.begin({ run: 'r', prompt: 'Pay' })
+        const own = { toolCallId: 'c', toolName: 'payer' }
+        const nested = (result) => thread.feed({ type: 'tool-result', ...own, preliminary: true, result,
+          providerMetadata: { llmstream: { agent: 'payer', parent_call: 'c' } } })
+        thread.feed({ type: 'tool-call', ...own, input: '{}' })
+        nested({ type: 'tool-call', toolCallId: 'd', toolName: 'pay', input: '{}' })
+        nested({ type: 'text-start', id: '1' })
+        console.log(JSON.stringify(thread.answer.blocks[0].progress))
+        """
+    )
+    assert shown == "payer calls pay"

@@ -4,6 +4,7 @@ source: https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol, and the packages them
         read 2026-11
 """
 
+from llmstream.ui.page_run import PageRun
 from llmstream.ui.vercel.chats import Chats
 from llmstream.ui.vercel.conversations import (
     Conversation,
@@ -14,7 +15,6 @@ from llmstream.ui.vercel.conversations import (
 )
 from llmstream.ui.vercel.history import dump
 from llmstream.ui.vercel.reading import History, Limits, PageRequest, Trigger, continues, read
-from llmstream.ui.vercel.runs import PageRun
 from llmstream.ui.vercel.writer import Version, Writer
 
 __all__ = [

@@ -28,10 +28,10 @@ from llmstream.events import ToolResult as ToolResultEvent
 from llmstream.log import Live, Logs, RunStatus, open_logs
 from llmstream.serve.body import Body
 from llmstream.tools.outcome import CANCELLED
+from llmstream.ui.page_run import PageRun
 from llmstream.ui.vercel.conversations import Conversation, Conversations, Decided, open_conversations
 from llmstream.ui.vercel.history import dump, message_events, messages_of, without_placeholders
 from llmstream.ui.vercel.reading import Limits, read
-from llmstream.ui.vercel.runs import PageRun
 from llmstream.ui.vercel.turns import (
     Turn,
     answer_place,

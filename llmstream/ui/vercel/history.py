@@ -43,7 +43,8 @@ from llmstream.events import (
 from llmstream.events import File as FileEvent
 from llmstream.events import Source as SourceEvent
 from llmstream.tools.approval import PendingCall
-from llmstream.ui.vercel.writer import APPROVAL_OF_5, CORRECTED, Version
+from llmstream.ui.page_run import CORRECTED
+from llmstream.ui.vercel.writer import APPROVAL_OF_5, Version
 from llmstream.unique_ids import StepIds
 
 __all__ = ["dump", "message_events", "messages_of", "without_placeholders"]

@@ -52,10 +52,11 @@ from llmstream.events import (
 )
 from llmstream.serve.writers import PING, UNBUFFERED
 from llmstream.tools.approval import PendingCall
+from llmstream.ui.page_run import CORRECTED
 from llmstream.ui.vercel.reading import signed_approval
 from llmstream.ui.vercel.sub_agents import SubAgentMessage
 
-__all__ = ["APPROVAL_OF_5", "CORRECTED", "Version", "Writer", "answer_metadata"]
+__all__ = ["APPROVAL_OF_5", "Version", "Writer", "answer_metadata"]
 
 Version: TypeAlias = Literal[5, 6, 7]
 """The major version of the npm package `ai` in the page. The page's requests do not contain it."""
@@ -66,9 +67,6 @@ _HEADERS: Final = {
 }
 
 _encode = msgspec.json.Encoder().encode
-CORRECTED: Final = "llmstream.call"
-"""The kind of a `Custom` event with the arguments that a call runs with, where the page shows others."""
-
 APPROVAL_OF_5: Final = "llmstream-approval"
 """The name of the data part that asks for an approval in pages of npm ai 5."""
 

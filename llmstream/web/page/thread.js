@@ -136,7 +136,13 @@ const HANDLERS = {
   'tool-result': (thread, answer, event) => {
     const block = thread.tool(event.toolCallId)
       ?? thread.add(event.toolCallId, { kind: 'tool', name: event.toolName, input: '' })
-    if (event.preliminary) return change(block, { progress: event.result })
+    if (event.preliminary) {
+      const { agent } = event.providerMetadata?.llmstream ?? {}
+      // Of the events of a sub-agent, a person wants to know which tool runs.
+      if (agent === undefined) change(block, { progress: event.result })
+      else if (event.result.type === 'tool-call') change(block, { progress: `${agent} calls ${event.result.toolName}` })
+      return
+    }
     const denied = block.decision && !block.decision.approve
     const state = denied ? 'denied' : event.isError ? 'failed' : 'done'
     change(block, { state, result: event.result, progress: undefined })

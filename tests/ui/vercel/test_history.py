@@ -21,8 +21,8 @@ from llmstream.events import (
 )
 from llmstream.events import ToolCall as CallEvent
 from llmstream.events import ToolResult as ResultEvent
+from llmstream.ui.page_run import CORRECTED
 from llmstream.ui.vercel.history import messages_of
-from llmstream.ui.vercel.writer import CORRECTED
 
 LOST: list[Event] = [ErrorEvent(ErrorInfo("producer-lost", "gone", retryable=True)), Finish("error")]
 ASKED = Message.user("Go")

@@ -31,12 +31,14 @@ from llmstream.events import (
     merge_metadata,
 )
 from llmstream.tools.approval import Approve, Deny, PendingCall
-from llmstream.ui.vercel.writer import CORRECTED
 
 if TYPE_CHECKING:
     from llmstream.agent.run import AgentRun
 
-__all__ = ["PageRun"]
+__all__ = ["CORRECTED", "PageRun"]
+
+CORRECTED: Final = "llmstream.call"
+"""The kind of a `Custom` event with the arguments that a call runs with, where the page shows others."""
 
 _LOST: Final = "The agent of this call ended without its result."
 
