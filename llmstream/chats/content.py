@@ -17,6 +17,7 @@ from llmstream.errors import DecodeError, InvalidRequest
 from llmstream.first_use import make_decoder
 
 __all__ = [
+    "CANCELLED",
     "Audio",
     "BasePart",
     "Custom",
@@ -52,6 +53,9 @@ Metadata: TypeAlias = dict[str, dict[str, Any]]
 Outcome: TypeAlias = Literal["denied", "cancelled"]
 """Why a call has an error result that its tool did not give: a person denied the call, or it was cancelled,
 by a stopped run or a crash, before it was done."""
+
+CANCELLED: Final = "The call was cancelled before it was done. It may have had effects."
+"""The result of a call that had not ended, as text for the model."""
 
 _OURS: Final = "llmstream"
 

@@ -18,7 +18,9 @@ from typing import Any, Final
 
 import msgspec
 
+from llmstream.chats.cards import CARDS, Card, cards_of
 from llmstream.chats.content import (
+    CANCELLED,
     Audio,
     Custom,
     Document,
@@ -276,6 +278,10 @@ def to_ui(
                 open_calls[part.id] = written  # its result is added to it
                 written["toolCallId"] = ids.shown(part.id, step)
             parts.append(written)
+        cards = cards_of(message)
+        if cards:
+            # A step of their own, as the page has them: see `Writer`.
+            parts += [{"type": "step-start"}, *map(_written_card, cards)]
     # The newest of an id: an earlier one has its result.
     for call_id, call in open_calls.items():
         if call["state"] not in _RESULTS:
@@ -347,6 +353,17 @@ def _written_call(part: ToolCall) -> dict[str, Any]:
     return {**carried, **call}
 
 
+def _written_card(card: Card) -> dict[str, Any]:
+    call = _written_call(ToolCall(card.id, card.name, card.arguments))
+    if card.result is msgspec.UNSET:
+        return call | {"state": "output-error", "errorText": CANCELLED}
+    if card.outcome == "denied":
+        return call | {"state": "output-denied", "approval": {"id": card.id, "approved": False}}
+    if card.is_error:
+        return call | {"state": "output-error", "errorText": _text(card.result)}
+    return call | {"state": "output-available", "output": card.result}
+
+
 def _add_result(result: ToolResult, open_calls: dict[str, dict[str, Any]]) -> None:
     """Completes the part of the call.
 
@@ -403,9 +420,9 @@ def _carried(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _shown(metadata: Metadata | None) -> Metadata:
-    """The metadata without carried fields, which the page has in their place, and without our outcome."""
+    """The metadata without our outcome, and what the page has in its own place: carried fields, cards."""
     found = dict(metadata or {})
-    own = {k: v for k, v in found.pop(_OURS, {}).items() if k not in (_CARRIED, "outcome")}
+    own = {k: v for k, v in found.pop(_OURS, {}).items() if k not in (_CARRIED, CARDS, "outcome")}
     return {**found, _OURS: own} if own else found
 
 

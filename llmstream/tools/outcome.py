@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from llmstream.chats.content import (
+    CANCELLED,
     Audio,
     Document,
     File,
@@ -45,9 +46,6 @@ MAX_RESULT_CHARS = 200_000
 
 MAX_RESULT_BYTES = 20 * 1024 * 1024
 """The size that most vendors accept in one request, and the default of `DownloadLimits` for one file."""
-
-CANCELLED: Final = "The call was cancelled before it was done. It may have had effects."
-"""The result of a call that had not ended, as text for the model."""
 
 ResultPart: TypeAlias = Image | Document | Audio
 

@@ -16,8 +16,9 @@ import msgspec
 
 from llmstream.agent.nested import nested_event, shown_ids
 from llmstream.agent.suspension import Suspension
+from llmstream.chats.cards import Card
 from llmstream.chats.content import ToolResult as ChatResult
-from llmstream.chats.content import outcome_mark
+from llmstream.chats.content import outcome_mark, outcome_of
 from llmstream.chats.ui_form import json_value
 from llmstream.events import (
     Custom,
@@ -35,7 +36,7 @@ from llmstream.tools.approval import Approve, Deny, PendingCall
 if TYPE_CHECKING:
     from llmstream.agent.run import AgentRun
 
-__all__ = ["CORRECTED", "PageRun"]
+__all__ = ["CORRECTED", "PageRun", "correct", "settle"]
 
 CORRECTED: Final = "llmstream.call"
 """The kind of a `Custom` event with the arguments that a call runs with, where the page shows others."""
@@ -71,6 +72,9 @@ class PageRun:
         self._edited = [] if resumed is None else list(_edited(resumed, decisions, names))
         # Calls of sub-agents that the page shows, and that have no result yet.
         self._nested = {} if resumed is None else _nested(resumed, names)
+        self._cards = {i: Card(i, call.name, call.arguments) for i, call in self._nested.items()}
+        for edited in self._edited:
+            correct(self._cards, edited)
         self._given = {names.get(result.tool_call_id, result.tool_call_id) for result in results}
         self._events: AsyncGenerator[Event] | None = None
 
@@ -78,6 +82,11 @@ class PageRun:
     def total_usage(self) -> Usage:
         """Tokens of the run so far."""
         return self.run.total_usage
+
+    @property
+    def cards(self) -> list[Card]:
+        """The calls of sub-agents that the page shows: those that waited before the run, or wait now."""
+        return list(self._cards.values())
 
     def __aiter__(self) -> AsyncGenerator[Event]:
         self._events = self._read()
@@ -123,6 +132,7 @@ class PageRun:
             return
         result = _nested_result(event) if self._nested else None
         if result is not None and self._nested.pop(result.tool_call_id, None) is not None:
+            settle(self._cards, result)
             yield result
 
     def _missing(self) -> Iterator[Event]:
@@ -132,11 +142,32 @@ class PageRun:
         for call_id, lost in self._nested.items():
             if call_id not in waiting:
                 mark = outcome_mark("cancelled")
-                yield ToolResult(_LOST, call_id, lost.name, is_error=True, provider_metadata=mark)
+                result = ToolResult(_LOST, call_id, lost.name, is_error=True, provider_metadata=mark)
+                settle(self._cards, result)
+                yield result
         for call_id, call in waiting.items():
+            self._cards.setdefault(call_id, Card(call_id, call.name, call.arguments))
             if call.approval_id and call_id not in self._nested:
                 yield ToolCall(call.name, call.arguments, call_id)
                 yield ToolApprovalRequest(call_id, call.approval_id)
+
+
+def correct(cards: dict[str, Card], event: Custom) -> bool:
+    """Sets the arguments that a person has edited; returns whether they are those of a card."""
+    edited = (event.provider_metadata or {}).get("llmstream", {})
+    card = cards.get(str(edited.get("call_id")))
+    if card is not None:
+        cards[card.id] = msgspec.structs.replace(card, arguments=str(edited.get("arguments")))
+    return card is not None
+
+
+def settle(cards: dict[str, Card], result: ToolResult) -> bool:
+    """Sets the result of a card; returns whether there is one."""
+    card = cards.get(result.tool_call_id)
+    if card is not None:
+        outcome = outcome_of(result.provider_metadata)
+        cards[card.id] = card.ended(result.result, result.is_error, outcome)
+    return card is not None
 
 
 def _nested(suspension: Suspension, names: Mapping[str, str]) -> dict[str, PendingCall]:
@@ -146,7 +177,7 @@ def _nested(suspension: Suspension, names: Mapping[str, str]) -> dict[str, Pendi
 
 def _edited(
     resumed: Suspension, decisions: Mapping[str, Approve | Deny], names: Mapping[str, str]
-) -> Iterator[Event]:
+) -> Iterator[Custom]:
     """The approved calls that run with other arguments than the page shows."""
     for call in resumed.pending:
         decision = decisions.get(call.approval_id)

@@ -18,6 +18,7 @@ ORDER = [
     "content",
     "markdown",
     "message",
+    "cards",
     "transcript",
     "openai_form",
     "ui_form",

@@ -374,7 +374,7 @@ class Chats:
                 finish = None if failed else msgspec.structs.replace(finish, usage=usage)
             ended = msgspec.structs.replace(
                 begun,
-                messages=with_answer(run, turn),
+                messages=with_answer(run, turn, source.cards),
                 suspension=run.suspended,
                 stored=True,
                 finish=finish,

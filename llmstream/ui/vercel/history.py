@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -21,7 +21,8 @@ from llmstream.accumulate.blocks import result_part
 from llmstream.agent.history import open_calls, settled
 from llmstream.agent.nested import shown_ids
 from llmstream.agent.suspension import Suspension
-from llmstream.chats.content import File, Reasoning, Source, Text, outcome_of
+from llmstream.chats.cards import Card, cards_of, with_cards
+from llmstream.chats.content import CANCELLED, File, Reasoning, Source, Text, outcome_mark, outcome_of
 from llmstream.chats.content import ToolCall as CallPart
 from llmstream.chats.content import ToolResult as ResultPart
 from llmstream.chats.message import Message, Role
@@ -43,11 +44,11 @@ from llmstream.events import (
 from llmstream.events import File as FileEvent
 from llmstream.events import Source as SourceEvent
 from llmstream.tools.approval import PendingCall
-from llmstream.ui.page_run import CORRECTED
+from llmstream.ui.page_run import CORRECTED, correct, settle
 from llmstream.ui.vercel.writer import APPROVAL_OF_5, Version
 from llmstream.unique_ids import StepIds
 
-__all__ = ["dump", "message_events", "messages_of", "without_placeholders"]
+__all__ = ["dump", "last_response", "message_events", "messages_of", "without_placeholders"]
 
 # The prefix of an id that an earlier step used.
 _NUMBERED: Final = re.compile(r"\d+/")
@@ -80,20 +81,31 @@ def _dumped(messages: Iterable[Message], suspension: Suspension | None) -> list[
     }
     waiting = shown_ids(suspension)
     found = to_ui(without_placeholders(messages, suspension), approvals, waiting)
-    # They are in no message; the page shows them at the end of the last one, in a step of their own: it sends
+    # `Chats` has stored them as cards. Otherwise they come at the end, in a step of their own: the page sends
     # decisions once no other call of the last step waits, and the call that runs the sub-agent does.
-    within = list(suspension.within)
-    if within:
-        found[-1]["parts"].append({"type": "step-start"})
-    for _, _, shown in within:
+    there = {part["toolCallId"]: part for part in found[-1]["parts"] if "toolCallId" in part}
+    begun = False
+    for _, _, shown in suspension.within:
         call = CallPart(shown.call_id, shown.name, shown.arguments)
         (written,) = to_ui([Message.assistant(call)], approvals, waiting)
-        found[-1]["parts"].append(written["parts"][-1])
+        part = written["parts"][-1]
+        if (card := there.get(part["toolCallId"])) is not None:
+            card.pop("errorText", None)
+            card.update(part)
+            continue
+        found[-1]["parts"] += [part] if begun else [{"type": "step-start"}, part]
+        begun = True
     return found
 
 
 def _without_denials(message: Message) -> Message:
     """The message with denied calls as failed ones: parts of npm ai 5 cannot be denied."""
+    cards = [
+        msgspec.structs.replace(card, is_error=True, outcome=None)
+        for card in cards_of(message)
+        if card.outcome == "denied"
+    ]
+    message = with_cards(message, cards)
     parts = [
         msgspec.structs.replace(part, metadata=None)
         if isinstance(part, ResultPart) and outcome_of(part.metadata) == "denied"
@@ -137,6 +149,8 @@ def message_events(messages: Iterable[Message], waiting: Iterable[PendingCall]) 
              sub-agents are in no message
     """
     blocks, ids, step, shown = count(), StepIds(), -1, set[str]()
+    waiting = list(waiting)
+    open_ids = {call.call_id for call in waiting}
     for message in messages:
         if message.role == Role.ASSISTANT:
             step += 1
@@ -148,11 +162,23 @@ def message_events(messages: Iterable[Message], waiting: Iterable[PendingCall]) 
             elif isinstance(part, ResultPart):
                 part = msgspec.structs.replace(part, tool_call_id=ids.shown(part.tool_call_id, step))
             yield from _events(part, f"earlier-{next(blocks)}")
+        for card in cards_of(message):
+            shown.add(card.id)
+            yield ToolCall(card.name, card.arguments, card.id)
+            if card.id not in open_ids:
+                yield _result_of(card)
     for call in waiting:
         if call.call_id not in shown:
             yield ToolCall(call.name, call.arguments, call.call_id)
         if call.approval_id:
             yield ToolApprovalRequest(call.call_id, call.approval_id)
+
+
+def _result_of(card: Card) -> ToolResult:
+    if card.result is msgspec.UNSET:
+        card = card.ended(CANCELLED, is_error=True, outcome="cancelled")
+    mark = None if card.outcome is None else outcome_mark(card.outcome)
+    return ToolResult(card.result, card.id, card.name, is_error=card.is_error, provider_metadata=mark)
 
 
 def _events(part: object, block_id: str) -> Iterator[Event]:
@@ -199,19 +225,33 @@ def messages_of(earlier: Iterable[Message], events: Iterable[Event]) -> list[Mes
     """
     found = list(earlier)
     fold, results = Accumulator(), list[ResultPart]()
+    place = last_response(found)
+    cards = {} if place is None else {card.id: card for card in cards_of(found[place])}
     for event in events:
         # A message for each response of the model, as the run had it.
         if isinstance(event, StepStart):
             _add_step(found, fold.partial, results)
             fold, results = Accumulator(), []
+        elif isinstance(event, ToolResult) and not event.preliminary and settle(cards, event):
+            continue
         elif isinstance(event, Custom) and event.kind == CORRECTED:
+            if correct(cards, event):
+                continue
             _correct((event.provider_metadata or {}).get("llmstream", {}), found)
             continue
         elif isinstance(event, ToolResult) and not (event.preliminary or event.provider_executed):
             results.append(result_part(event))
         fold.feed(event)
     _add_step(found, fold.partial, results)
+    if place is not None:
+        found[place] = with_cards(found[place], cards.values())
     return settled(found)
+
+
+def last_response(messages: Sequence[Message]) -> int | None:
+    """The place of the last assistant message, or None."""
+    places = range(len(messages) - 1, -1, -1)
+    return next((place for place in places if messages[place].role == Role.ASSISTANT), None)
 
 
 def _correct(changed: Mapping[str, Any], found: list[Message]) -> None:

@@ -11,11 +11,12 @@ import msgspec
 
 from llmstream.agent.nested import shown_ids
 from llmstream.agent.suspension import Suspension
+from llmstream.chats.cards import Card, cards_of, with_cards
 from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message, Role
 from llmstream.tools.approval import Approve, Deny, PendingCall
 from llmstream.ui.vercel.conversations import Conversation
-from llmstream.ui.vercel.history import without_placeholders
+from llmstream.ui.vercel.history import last_response, without_placeholders
 from llmstream.ui.vercel.reading import PageRequest
 from llmstream.ui.vercel.writer import answer_metadata
 
@@ -106,11 +107,15 @@ def index_of(messages: Sequence[Message], role: Role, message_id: object) -> int
     return None
 
 
-def with_answer(run: AgentRun[Any], turn: Turn) -> tuple[Message, ...]:
-    """The conversation after a run; the first message of its turn has the id, usage, model and cost."""
+def with_answer(run: AgentRun[Any], turn: Turn, cards: Sequence[Card] = ()) -> tuple[Message, ...]:
+    """The conversation after a run; the first message of its turn has the id, usage, model and cost.
+
+    cards: the calls of sub-agents that the page shows, of those that waited before the run or wait now
+    """
     messages = run.messages()
     if messages and messages[0].role == Role.SYSTEM:
         del messages[0]  # the agent's instructions, which the next run adds itself
+    _add_cards(messages, turn, cards)
     # A suspension has the history as it was before the id was set.
     at = index_of(turn.messages, Role.ASSISTANT, turn.message_id)
     start = len(turn.messages) if at is None else at
@@ -120,6 +125,18 @@ def with_answer(run: AgentRun[Any], turn: Turn) -> tuple[Message, ...]:
         shown = answer_metadata(run.total_usage, model, run.cost_estimate)
         messages[place].metadata = {**(messages[place].metadata or {}), **shown, "id": turn.message_id}
     return tuple(messages)
+
+
+def _add_cards(messages: list[Message], turn: Turn, cards: Sequence[Card]) -> None:
+    # A suspension has the history as it was before its cards were added.
+    for place, old in enumerate(turn.messages[: len(messages)]):
+        messages[place] = with_cards(messages[place], cards_of(old))
+    own = {card.id for card in cards}
+    resumed = {call.call_id for call in shown_calls(turn.resumed)} & own
+    for ids, end in ((resumed, len(turn.messages)), (own - resumed, len(messages))):
+        last = last_response(messages[:end])
+        if ids and last is not None:
+            messages[last] = with_cards(messages[last], [card for card in cards if card.id in ids])
 
 
 def answer_place(messages: Sequence[Message], start: int) -> int | None:

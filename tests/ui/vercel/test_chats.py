@@ -979,3 +979,7 @@ async def test_nested_approval_is_shown() -> None:
         results = [chunk for chunk in chunks if chunk["type"] == "tool-output-available"]
         assert {"call_0_0/call_0_0", "call_0_0"} <= {result["toolCallId"] for result in results}
         assert page.texts[-1] == "Clean now."
+        # A page that reloads has it too.
+        parts = page.messages[-1]["parts"]
+        (card,) = [part for part in parts if part.get("toolCallId") == "call_0_0/call_0_0"]
+        assert (card["state"], card["output"]) == ("output-available", "a is gone")

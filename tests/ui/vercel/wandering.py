@@ -248,9 +248,7 @@ def short(messages: list[dict[str, Any]]) -> list[Any]:
         parts: list[Any] = []
         for part in message["parts"]:
             if "toolCallId" in part:
-                # Calls of sub-agents are in no message once they are over.
-                if "/" not in part["toolCallId"] or part["state"] == "approval-requested":
-                    parts.append((part["toolCallId"], part["state"], part.get("output"), part["input"]))
+                parts.append((part["toolCallId"], part["state"], part.get("output"), part["input"]))
             elif part.get("text"):
                 parts.append((part["type"], part["text"]))
         found.append((message["id"], message["role"], parts))
@@ -454,11 +452,7 @@ class Visitor:
                 for part in tab.message["parts"]:
                     if part.get("text"):
                         self.seen[message_id, part["text"]] = before
-                    elif (
-                        part.get("state") == "output-available"
-                        and part["type"] != "tool-ask_page"
-                        and "/" not in part["toolCallId"]
-                    ):
+                    elif part.get("state") == "output-available" and part["type"] != "tool-ask_page":
                         self.seen[message_id, (part["toolCallId"], json.dumps(part["output"]))] = before
 
     def check(self, what: str, status: int, *allowed: int) -> None:
