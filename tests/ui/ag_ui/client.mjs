@@ -68,11 +68,16 @@ async function runOnce(agent, run) {
     const see = watcher.onEvent;
     watcher.onEvent = ({ event }) => {
       see({ event });
-      if (event.type === run.stopAt) agent.abortRun();
+      if (event.type !== run.stopAt) return;
+      agent.abortRun();
+      setTimeout(left, 300);
     };
   }
+  // Aborted at an event of the last chunk, `runAgent` of 1.0.0 never returns; a page that has left does not wait.
+  let left;
+  const leaving = new Promise((resolve) => (left = resolve));
   try {
-    await agent.runAgent({ tools, context, forwardedProps, resume }, watcher);
+    await Promise.race([agent.runAgent({ tools, context, forwardedProps, resume }, watcher), leaving]);
   } catch (error) {
     seen.threw = error.message;
   }
