@@ -133,6 +133,8 @@ _RETRYABLE_STATUS: Final = frozenset({408, 409, 425, 429})
 
 # The longest number that is parsed as a status or a vendor's code.
 _CODE_DIGITS: Final = 9
+# What else answers with a web page in place of the API.
+_PROXIES: Final = ", and whether a proxy, a firewall or a login page is on the way"
 
 
 def vendor_error(
@@ -150,14 +152,20 @@ def vendor_error(
         return errors.NotAStream(
             "the response is not an event stream "
             f"(content type {headers.get('content-type', 'not given')!r}). "
-            "Check base_url and the model's name. "
+            f"Check base_url and the model's name{_PROXIES if _is_page(text) else ''}. "
             + (f"It begins: {text[:_EXCERPT_CHARS]!r}" if text else "Its body is empty."),
             provider=provider,
             status=status,
             request_id=request_id(headers),
         )
     if value is None:
-        value = {"message": _plain(text) or f"HTTP {status} without a message"}
+        message = _plain(text) or f"HTTP {status} without a message"
+        # A 5xx page is the usual answer of the vendor's own load balancer.
+        if status < 500 and _is_page(text):
+            message = (
+                f"{message.rstrip('.')}. This is a web page, not the API's error: check base_url{_PROXIES}."
+            )
+        value = {"message": message}
     return error_from_value(
         value, provider=provider, status=status if status >= 400 else None, headers=headers
     )
@@ -459,6 +467,10 @@ def request_id(headers: Mapping[str, str]) -> str | None:
         if value := headers.get(name):
             return value
     return None
+
+
+def _is_page(text: str) -> bool:
+    return text[:_EXCERPT_CHARS].lstrip().lower().startswith(("<!doctype html", "<html"))
 
 
 def _plain(text: str) -> str:

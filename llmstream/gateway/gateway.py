@@ -519,8 +519,8 @@ def _family(wire: str) -> frozenset[str]:
 def _no_such_path(client: ClientCall) -> NotFound:
     what = f"the route of {client.model!r}" if client.model else "a route of its vendor"
     return NotFound(
-        f"The gateway has no path {client.http.method} {client.path}. With `other_paths = true` in {what}, "
-        "it passes what is below the vendor's own address.",
+        f"The gateway has no path {client.http.method} {client.path}. To pass the vendor's other paths "
+        f"through, set `other_paths = true` in {what}.",
         status=404,
         reason="not_found",
     )

@@ -367,7 +367,13 @@ class Provider:
 
         raises: MissingKey, InvalidRequest
         """
-        key, auth = self._credentials(api_key, env)
+        try:
+            key, auth = self._credentials(api_key, env)
+        except MissingKey as error:
+            if base_url:  # servers on one's own machine mostly have no keys
+                error.message += " If the server at base_url needs no key, any text will do."
+                error.args = (error.message,)
+            raise
         routed = self.route(self.address(base_url, env), http, model, env)
         from_env = {name: value for name, var in self.header_env.items() if (value := env.get(var))}
         credentials = auth(key) if key is not None else {}
@@ -405,7 +411,7 @@ class Provider:
         elif isinstance(error, NotFound):
             url = http.url.partition("?")[0]
             error.message = f"{_ended(error.message)}{NOT_FOUND_AT}{http.method} {url}"
-            error.message += self._missing_version(url)
+            error.message += self._missing_version(url) or _not_found_remedy(error)
         error.args = (error.message,)
 
     def _missing_version(self, url: str) -> str:
@@ -462,6 +468,15 @@ def _lower(name: str) -> str:
     raises: TypeError for what is not text
     """
     return name if str.islower(name) else name.lower()
+
+
+def _not_found_remedy(error: NotFound) -> str:
+    """What to check after a 404, which vendors send for an unknown model as for a wrong path."""
+    if "base_url" in error.message:  # of a web page
+        return ""
+    if "model" in error.message.partition(NOT_FOUND_AT)[0].lower():
+        return ". Check the model's name; `await model.check()` finds similar ones."
+    return ". Check base_url."
 
 
 def _ended(text: str) -> str:

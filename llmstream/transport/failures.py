@@ -106,6 +106,11 @@ def typed_failure(
                 f"no connection to {host} in time. Raise Deadlines(connect_s=...) if it is only slow.",
                 reason="connect",
             )
+        case aiohttp.ClientConnectorDNSError():  # also what a machine without a network gets
+            return errors.ConnectionFailed(
+                f"cannot connect to {host}: {_words(error)}. Check the network connection and base_url, "
+                "and set HTTPS_PROXY if only a proxy reaches the host."
+            )
         case aiohttp.ClientConnectorError():
             return errors.ConnectionFailed(
                 f"cannot connect to {host}: {_words(error)}. Check base_url and that the server runs."

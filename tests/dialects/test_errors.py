@@ -33,7 +33,7 @@ def answer(status: int, value: object, **headers: str) -> errors.LLMStreamError:
         {"code": 3051, "message": "no such thing", "type": "t"},
         {"object": "error", "message": "no such thing"},
         [{"error": {"message": "no such thing"}}],
-        b"<html><head><title>no such thing</title></head></html>",
+        b"<p>no such thing</p>",
         b"no such thing",
     ],
     ids=str,
@@ -162,6 +162,18 @@ def test_html_page_is_no_stream() -> None:
     assert isinstance(error, errors.NotAStream)
     assert "Sign in" in error.message
     assert "base_url" in error.message
+    assert "a proxy, a firewall or a login page" in error.message
+    assert "a proxy" not in answer(200, b"{}", content_type="application/json").message
+
+
+def test_html_refusal_names_who_may_have_sent_it() -> None:
+    page = b"\n<!DOCTYPE html><html><head><title>Blocked by policy</title></head></html>"
+    error = answer(403, page, content_type="text/html")
+    assert type(error) is errors.PermissionDenied
+    assert error.message.startswith(
+        "Blocked by policy. This is a web page, not the API's error: check base_url"
+    )
+    assert answer(502, page, content_type="text/html").message == "Blocked by policy"
 
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

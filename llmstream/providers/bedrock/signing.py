@@ -128,5 +128,5 @@ def _botocore(module: str, key: str = _KEY) -> Any:
     except ImportError:
         raise Unsupported(
             "Signing with AWS credentials needs botocore: pip install 'llmstream-sdk[bedrock]'. "
-            f"A key in {key}, or api_key=, needs nothing."
+            f"A key in {key}, or api_key=, works without it."
         ) from None
