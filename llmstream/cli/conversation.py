@@ -206,7 +206,12 @@ class SlashCommands:
         name, _, rest = line.partition(" ")
         command = self._commands.get(name)
         if command is None:
-            raise InvalidRequest(f"unknown command {name}; /help lists the commands")
+            import difflib  # imported only for a misspelt name
+
+            # Without the slash, in which all are alike.
+            close = difflib.get_close_matches(name[1:], [each[1:] for each in self._commands], n=1)
+            near = f"Did you mean /{close[0]}? " if close else ""
+            raise InvalidRequest(f"unknown command {name}. {near}/help lists the commands.")
         return command[2](rest.strip())
 
     def complete(self, line: str) -> tuple[str, list[str]]:

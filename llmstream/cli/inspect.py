@@ -155,9 +155,10 @@ def _decoding(head: bytes, dialect: str | None, provider: str | None) -> Decodin
     if dialect is None:
         found, described = looks_like(head)
         if not found:
+            kind = f"it looks like {described}" if described else "its format is not known"
             raise InvalidRequest(
-                f"this looks like {described or 'nothing known'}, not like the body of a stream. "
-                f"Add --dialect DIALECT: {', '.join(DIALECTS)}."
+                f"this is not a recorded stream: {kind}. If it is the body of a response, add "
+                f"--dialect DIALECT: {', '.join(DIALECTS)}."
             )
         # `looks_like` answers with options of `replay`.
         dialect, _, hosted = found.partition(" --provider ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import time
@@ -80,6 +81,10 @@ def run(arguments: argparse.Namespace) -> int:
     if answers is not None:
         return _replay_stored(arguments, answers, lines)
     if arguments.dialect is None:
+        if arguments.file != "-" and not os.path.exists(arguments.file):
+            raise InvalidRequest(
+                f"cannot read {arguments.file}: there is no such file or folder. Check the path."
+            )
         raise InvalidRequest(
             f"{arguments.file} is neither a cached answer nor a cassette. For the body of a response add "
             f"--dialect DIALECT: {', '.join(DIALECTS)}."

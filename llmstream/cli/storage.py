@@ -108,7 +108,8 @@ def load_chat(path: str | Path) -> tuple[list[Message], str]:
         messages = Chat.load(path).messages()
     except FileNotFoundError as error:
         raise InvalidRequest(
-            f"cannot read {path}: {error.strerror}. To save a new conversation there: --save {path}."
+            f"cannot read {path}: {error.strerror}. --continue takes the file of "
+            f"a conversation; -c continues the last one. To save a new one there: --save {path}."
         ) from None
     except OSError as error:
         raise InvalidRequest(f"cannot read {path}: {error.strerror or error}") from None

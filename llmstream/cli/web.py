@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
 from llmstream import Agent
-from llmstream.cli.arguments import add_tool_options
+from llmstream.cli.arguments import REASONING_HELP, add_tool_options, effort
 from llmstream.cli.config import MODEL_HELP, checked_model, default_model
 from llmstream.cli.dialects import base_url
 from llmstream.cli.key_store import api_key_for
@@ -66,7 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_tool_options(parser)
     add("-s", "--system", metavar="TEXT", help="system prompt")
-    add("--reasoning", metavar="EFFORT", help="none, minimal, low, medium, high, or a budget in tokens")
+    add("--reasoning", metavar="EFFORT", type=effort, help=REASONING_HELP)
     add("--base-url", metavar="URL", help="base URL of the API, in place of the provider's")
     add_page_options(parser, _PORT)
 
@@ -122,8 +122,7 @@ async def _agent(
 ) -> Agent[Any, Any]:
     options: dict[str, Any] = {"instructions": arguments.system, "price": _price()}
     if arguments.reasoning is not None:
-        effort = arguments.reasoning
-        options["reasoning"] = int(effort) if effort.isdecimal() and len(effort) < 10 else effort
+        options["reasoning"] = arguments.reasoning
     if not _is_demonstration(spec, arguments):
         key = api_key_for(spec)
         model = Model(spec, base_url=arguments.base_url, api_key=key)

@@ -456,6 +456,7 @@ def test_a_refused_connection_is_status_3(capsys, monkeypatch):
         (["-m", "openai:m", "--reasoning", "deep", "Hi"], "argument --reasoning: expected none"),
         (["-m", "openai:m", "--reasoning", "9" * 5000, "Hi"], "argument --reasoning: expected none"),
         (["-m", "openai:m", "--continue", "/no/such", "Hi"], "cannot read /no/such: No such file"),
+        (["-m", "openai:m", "--continue", "And at night?"], "-c continues the last one."),
         (["-m", "openai:m", "--continue", __file__, "Hi"], "not a saved chat"),
         (["-m", "openai:m", "--save", "/no/such/folder/x", "Hi"], "there is no folder /no/such/folder"),
         (["-m", "openai:m", "--save", "/", "Hi"], "cannot write /"),

@@ -99,6 +99,11 @@ def test_a_missing_key_is_named_at_once(capsys: pytest.CaptureFixture[str]) -> N
     assert "Set OPENAI_API_KEY" in capsys.readouterr().err
 
 
+def test_an_unknown_effort_is_refused_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["web", "--no-open", "--reasoning", "hihg"]) == 2
+    assert "argument --reasoning: expected none" in capsys.readouterr().err
+
+
 def test_a_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

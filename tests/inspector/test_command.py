@@ -18,7 +18,7 @@ def test_what_it_cannot_show(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     (tmp_path / "letter.txt").write_text("Dear Sir or Madam")
     for arguments, message in (
         (["none.txt"], "no such file or folder"),
-        ([str(tmp_path / "letter.txt")], "Add --dialect DIALECT"),
+        ([str(tmp_path / "letter.txt")], "not a recorded stream: its format is not known. If"),
         (["--dialect", "esperanto", str(SSE[0])], "unknown dialect"),
         (["--port", "99999"], "expected a number from 0 to 65535"),
     ):

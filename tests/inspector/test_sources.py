@@ -160,7 +160,7 @@ def test_places_that_are_nothing(tmp_path: Path) -> None:
     (tmp_path / "c.txt").touch()
     for place, message in {
         tmp_path / "none": "no such file",
-        tmp_path / "a.txt": "Add --dialect",
+        tmp_path / "a.txt": "its format is not known. If .* add --dialect",
         tmp_path / "c.txt": "is empty",
         f"sqlite:{tmp_path / 'b.db'}": "not an event log",
         f"sqlite:{tmp_path / 'none.db'}": "no such file",

@@ -346,7 +346,7 @@ def summary_lines(job: Job, outcome: Outcome, total: int | None) -> Iterator[str
     asked = progress.done - progress.stored
     unfinished = total is not None and progress.done < total
     rows = f"{progress.done:,} of {total:,} rows" if unfinished else counted(progress.done, "row")
-    facts = [rows + (f", {asked:,} of them now" if progress.stored else "")]
+    facts = [rows + (f", {asked:,} of them in this run" if progress.stored else "")]
     if progress.failed:
         facts.append(failures(progress))
     if progress.usage.total_tokens:

@@ -98,7 +98,7 @@ def test_same_command_asks_no_row_twice(map_with, counted, cities, tmp_path, row
     assert map_with(script, *argv, "--limit", 2).status == 0
     assert [row["text"] for row in rows_of(output)] == CITIES[:2]
     done = map_with(script, *argv)
-    assert "3 rows, 1 of them now" in done.err
+    assert "3 rows, 1 of them in this run" in done.err
     assert map_with(script, *argv).status == 0
     assert script.asked == dict.fromkeys(CITIES, 1)
     other = map_with(script, cities, "--prompt", "Other {{text}}", "-o", output)
