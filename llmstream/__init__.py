@@ -444,7 +444,9 @@ def _hint(name: str) -> str:
     if name in PACKAGE:
         return f". {PACKAGE[name]}"
 
-    ours_by_lower = {ours.lower(): ours for ours in __all__}
+    # Of `Agent` and the module `agent`, the later one is suggested: that with the same case as the name.
+    ranked = sorted(__all__, key=lambda ours: ours[0].isupper() == name[0].isupper())
+    ours_by_lower = {ours.lower(): ours for ours in ranked}
     close = difflib.get_close_matches(name.lower(), ours_by_lower, n=1, cutoff=0.8)
     return f". Did you mean {ours_by_lower[close[0]]}?" if close else ""
 

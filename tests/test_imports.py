@@ -106,6 +106,8 @@ async def test_a_plain_call_loads_only_calls(serve) -> None:
         ("Client", "ls.Model("),
         ("RateLimitError", "ls.RateLimited"),
         ("EventStraem", "Did you mean EventStream?"),
+        ("Agents", "Did you mean Agent?"),
+        ("agents", "Did you mean agent?"),
     ],
 )
 def test_foreign_sdk_name_hints_at_ours(name, remedy) -> None:

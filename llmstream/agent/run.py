@@ -499,7 +499,8 @@ def _over_limit(run: AgentRun) -> LLMStreamError | None:
         case None:
             return None
         case "max_steps":
-            what = f"the run reached its limit of {len(run.steps)} steps before the model had finished."
+            limit = counted(len(run.steps), "step")
+            what = f"the run reached its limit of {limit} before the model had finished."
             remedy = "Raise max_steps, or use stream() and its messages() to continue."
         case "invalid_calls":
             what = "the model repeated the same invalid calls after it had received the errors."

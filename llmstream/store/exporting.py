@@ -28,6 +28,7 @@ from llmstream.chats.openai_form import to_openai
 from llmstream.chats.saved import message_to_json
 from llmstream.chats.transcript import notebook_transcript
 from llmstream.errors import InvalidRequest
+from llmstream.short_forms import counted
 from llmstream.store.conversations import ConversationInfo
 from llmstream.store.store import Store
 
@@ -84,7 +85,7 @@ def _json(store: Store, names: Iterable[str]) -> Iterator[str]:
 
 def _about(info: ConversationInfo) -> str:
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.created))
-    facts = [day, info.model, f"{info.messages} messages", ", ".join(info.tags)]
+    facts = [day, info.model, counted(info.messages, "message"), ", ".join(info.tags)]
     return " · ".join(filter(None, facts))
 
 

@@ -332,6 +332,8 @@ def _remedy(output_type: Any, error: Exception) -> str:
         return f"It is a value; write output={kind.__name__}, its type."
     if "schema_hook" in str(error):  # msgspec's advice for a class that it does not know, to its own callers
         return "Use a dataclass, a TypedDict, a msgspec Struct, a pydantic model, or types made of these."
+    if "type union" in str(error).lower():  # nothing in the JSON would show which member it is
+        return f"{error}. Use pydantic models, or tagged Structs: class City(msgspec.Struct, tag=True)."
     return str(error)
 
 

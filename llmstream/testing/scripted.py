@@ -26,6 +26,7 @@ from llmstream.events import Event, Finish, OtherWarning, StreamStart, ToolCall,
 from llmstream.grammar import Guard
 from llmstream.providers.base import Provider
 from llmstream.request import Request
+from llmstream.short_forms import counted
 from llmstream.simulator.script import Cut, Refuse, Script, ScriptFunction, ScriptLike, Stall, Turn, as_script
 from llmstream.simulator.timeline import PromptTokens, estimated_tokens, timeline_of, usage_of
 from llmstream.streams.call import Call
@@ -89,7 +90,9 @@ class ScriptedModel(Model):
         if self._turns is None:
             raise InvalidRequest("a function or a repeated last turn has no end to check.")
         if len(self.requests) != self._turns:
-            raise AssertionError(f"{len(self.requests)} requests were made, but {self._turns} are scripted")
+            raise AssertionError(
+                f"{counted(len(self.requests), 'request')} for {counted(self._turns, 'turn')} of the script"
+            )
 
     async def warm_up(self) -> None:
         """Does nothing: there is no server."""
@@ -108,8 +111,8 @@ class ScriptedModel(Model):
         self.requests.append(request)
         if self._turns is not None and number >= self._turns:
             raise UnscriptedRequest(
-                f"request {number + 1} to a ScriptedModel with {self._turns} turns. Add a turn, or pass "
-                f"repeat_last=True. The request ends with {_ending(request)}"
+                f"request {number + 1} to a ScriptedModel with {counted(self._turns, 'turn')}. "
+                f"Add a turn, or pass repeat_last=True. The request ends with {_ending(request)}"
             )
         watch: Watch | None = None
         observe = joined(self.observe, (options or {}).get("observe"))

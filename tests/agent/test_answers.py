@@ -188,6 +188,12 @@ async def test_a_budget_is_an_error_with_its_name(condition: Any, reason: str) -
     assert run.limit_reached == reason
 
 
+async def test_step_limit_is_counted_in_english() -> None:
+    agent = ls.Agent(ScriptedModel(Turn(calls=(Call("look"),))), tools=[look], max_steps=1)
+    with pytest.raises(ls.LimitExceeded, match="its limit of 1 step before"):
+        await agent.run("Go")
+
+
 async def test_budget_used_by_response_is_no_error() -> None:
     assert (await ls.Agent(ScriptedModel("Done."), stop_when=tokens_over(1)).run("Go")).text
 

@@ -18,6 +18,11 @@ def test_values_that_are_no_json_are_text(store, text):
     assert page.encode().count(text.replace('"', "&quot;").encode()) == 2
 
 
+def test_messages_are_counted_in_english(store):
+    store.chat("trip").append(ls.Message.user("Hi"))
+    assert " · 1 message\n" in "".join(exported(store, ["trip"], "md"))
+
+
 def test_arguments_are_laid_out_as_json(store):
     call = ToolCall("c1", "fetch", '{"city":"T\\u00f8nsberg","n":1}')
     store.chat("trip").append(ls.Message.assistant(call))

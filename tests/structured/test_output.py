@@ -90,12 +90,23 @@ class Plain:
     name: str
 
 
+@dataclasses.dataclass
+class Cat:
+    name: str
+
+
+@dataclasses.dataclass
+class Dog:
+    name: str
+
+
 @pytest.mark.parametrize(
     ("output", "remedy"),
     [
         (Plain, "Use a dataclass, a TypedDict, a msgspec Struct, a pydantic model"),
         (list[Plain], "Use a dataclass"),
         (Red(1), "write output=Red, its type"),
+        (Cat | Dog, "Use pydantic models, or tagged Structs"),
     ],
 )
 def test_remedy_speaks_of_our_own_options(output: Any, remedy: str) -> None:
