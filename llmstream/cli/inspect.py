@@ -107,9 +107,11 @@ def _list(arguments: argparse.Namespace, calls: Calls) -> int:
             line = {**msgspec.to_builtins(summary), "findings": [one.text for one in call.findings()]}
             write_bytes(msgspec.json.encode(line) + b"\n")
             continue
-        first = "-" if summary.first_s is None else seconds(summary.first_s)
+        # A body without its times, as curl writes one, has none to show.
+        lasted = seconds(summary.duration_s) if summary.duration_s else "-"
+        first = seconds(summary.first_s) if summary.first_s is not None and summary.duration_s else "-"
         name = one_line(f"{summary.provider}:{summary.model}".strip(":") or summary.source, 44)
-        facts = f"{summary.state:<9}{first:>9}{seconds(summary.duration_s):>9}{summary.events:>8,} events"
+        facts = f"{summary.state:<9}{first:>9}{lasted:>9}{summary.events:>8,} events"
         print(f"{place:>4}  {name:<45}{facts}")
         for finding in call.findings():
             print(f"      {one_line(finding.text, 200)}")

@@ -33,6 +33,11 @@ def test_its_help_names_the_places(capsys: pytest.CaptureFixture[str]) -> None:
         assert word in text
 
 
+def test_a_body_without_times_shows_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "--list", str(SSE[0])]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split()[3:5] == ["-", "-"]
+
+
 async def test_calls_are_listed_and_exported(
     traced: Callable[..., Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
