@@ -140,7 +140,7 @@ const HANDLERS = {
       const { agent } = event.providerMetadata?.llmstream ?? {}
       // Of the events of a sub-agent, a person wants to know which tool runs.
       if (agent === undefined) change(block, { progress: event.result })
-      else if (event.result.type === 'tool-call') change(block, { progress: `${agent} calls ${event.result.toolName}` })
+      else if (event.result?.type === 'tool-call') change(block, { progress: `${agent} calls ${event.result.toolName}` })
       return
     }
     const denied = block.decision && !block.decision.approve
