@@ -27,7 +27,7 @@ from psycopg.pq import TransactionStatus
 
 from llmstream.addresses import shown
 from llmstream.errors import InvalidRequest
-from llmstream.store import tables
+from llmstream.store import database
 from llmstream.store.database import Dialect, Rows, StoreError, Values, Words
 from llmstream.store.rows import spaced
 
@@ -392,7 +392,7 @@ class PostgresDatabase:
 
     def _check(self) -> None:
         """Whether its tables are of a version that is known; creates them, or migrates older ones."""
-        known, version = len(tables.MIGRATIONS), self._version()
+        known, version = len(database.MIGRATIONS), self._version()
         if version > known and not self.read_only:
             raise StoreError(
                 f"{self.name} was written by a newer llmstream (tables {version}, known {known}). "
@@ -415,13 +415,13 @@ class PostgresDatabase:
         return 0 if row is None else int(row[0])
 
     def _migrate(self) -> None:
-        known = len(tables.MIGRATIONS)
+        known = len(database.MIGRATIONS)
         with self._transaction(b"begin; select pg_advisory_xact_lock(%d)" % _MIGRATING) as db:
             # `if not exists` needs the right to make it even where it exists.
             if db.execute("select to_regnamespace(?)", (SCHEMA,)).fetchone()[0] is None:
                 db.raw.execute(_CREATE_SCHEMA)
             version = self._version()  # another process may have created it first
-            for statements, _ in tables.MIGRATIONS[version:]:
+            for statements, _ in database.MIGRATIONS[version:]:
                 for statement in statements.rstrip(";\n").split(";\n"):
                     form = _table(statement).encode()
                     db.raw.execute(form)

@@ -21,7 +21,7 @@ from llmstream import private_sqlite
 from llmstream.errors import LLMStreamError
 from llmstream.files import lock
 from llmstream.private_sqlite import transaction
-from llmstream.store import tables
+from llmstream.store import database
 from llmstream.store.database import Dialect, StoreError, Values, Words
 from llmstream.store.rows import spaced
 
@@ -284,7 +284,7 @@ class SQLiteDatabase:
 
     def _check(self) -> None:
         """Whether it is a store of a version that is known; creates the tables, or migrates older ones."""
-        raw, known = self.connection.raw, len(tables.MIGRATIONS)
+        raw, known = self.connection.raw, len(database.MIGRATIONS)
         version = self._version(raw)
         if version > known and not self.read_only:
             raise StoreError(
@@ -312,13 +312,13 @@ class SQLiteDatabase:
         return int(version)
 
     def _migrate(self, raw: sqlite3.Connection, version: int) -> None:
-        known = len(tables.MIGRATIONS)
+        known = len(database.MIGRATIONS)
         # Rows that a step changes cannot be changed back.
-        if version and any(rewrites for _, rewrites in tables.MIGRATIONS[version:]):
+        if version and any(rewrites for _, rewrites in database.MIGRATIONS[version:]):
             self.copy(self.path.with_name(f"{self.path.name}.before-{known}-{int(time.time())}"))
         with transaction(raw):
             version = self._version(raw)  # another process may have migrated first
-            for statements, _ in tables.MIGRATIONS[version:]:
+            for statements, _ in database.MIGRATIONS[version:]:
                 for statement in statements.split(";\n"):
                     raw.execute(statement)
             raw.execute(_SET_APPLICATION)

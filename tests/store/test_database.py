@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import llmstream as ls
-from llmstream.store import StoreError, open_store, tables
+from llmstream.store import StoreError, database, open_store
 from tests.store.drill import in_a_process as drill
 
 HI = ls.Message.user("Hi")
@@ -75,7 +75,7 @@ def test_a_newer_file_is_refused_unharmed(opened, path):
 def test_a_file_is_migrated_after_a_copy(opened, path, monkeypatch):
     opened().chat("one").append(HI)
     step = "alter table conversations add column mood text;\nupdate messages set sender = 'me'"
-    monkeypatch.setattr(tables, "MIGRATIONS", (*tables.MIGRATIONS, (step, True)))
+    monkeypatch.setattr(database, "MIGRATIONS", (*database.MIGRATIONS, (step, True)))
     assert opened().chat("one").messages() == [HI]
     (copy,) = path.parent.glob("chats.db.before-3-*")
     with sqlite3.connect(copy) as db:
@@ -85,11 +85,11 @@ def test_a_file_is_migrated_after_a_copy(opened, path, monkeypatch):
 
 
 def test_files_of_all_versions_are_opened(opened, path, monkeypatch):
-    current = tables.MIGRATIONS
+    current = database.MIGRATIONS
     for version in range(1, len(current)):
-        monkeypatch.setattr(tables, "MIGRATIONS", current[:version])
+        monkeypatch.setattr(database, "MIGRATIONS", current[:version])
         opened().chat("one").append(HI)
-        monkeypatch.setattr(tables, "MIGRATIONS", current)
+        monkeypatch.setattr(database, "MIGRATIONS", current)
         store = opened()
         assert store.chat("one").messages() == [HI]
         assert store.turns("one") == []
@@ -100,7 +100,7 @@ def test_files_of_all_versions_are_opened(opened, path, monkeypatch):
 def test_a_broken_migration_changes_nothing(opened, path, monkeypatch):
     opened().chat("one").append(HI)
     step = "alter table conversations add column mood text;\nnonsense"
-    monkeypatch.setattr(tables, "MIGRATIONS", (*tables.MIGRATIONS, (step, False)))
+    monkeypatch.setattr(database, "MIGRATIONS", (*database.MIGRATIONS, (step, False)))
     with pytest.raises(StoreError, match="nonsense"):
         opened()
     monkeypatch.undo()

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import llmstream as ls
-from llmstream.store import StoreError, open_store, tables
+from llmstream.store import StoreError, database, open_store
 from llmstream.store.database import Words
 from tests.store.drill import emptied
 from tests.store.drill import in_a_process as drill
@@ -85,13 +85,13 @@ def test_newer_tables_are_refused(opened):
 def test_older_tables_are_migrated(opened, monkeypatch):
     opened().chat("one").append(*said("Hi"))
     step = "alter table conversations add column mood text;\nnonsense"
-    monkeypatch.setattr(tables, "MIGRATIONS", (*tables.MIGRATIONS, (step, False)))
+    monkeypatch.setattr(database, "MIGRATIONS", (*database.MIGRATIONS, (step, False)))
     with pytest.raises(StoreError, match="nonsense"):
         opened()
     monkeypatch.undo()
     assert texts(opened().chat("one")) == ["Hi"]
     step = "alter table conversations add column mood text;\nalter table turns add column pace real;\n"
-    monkeypatch.setattr(tables, "MIGRATIONS", (*tables.MIGRATIONS, (step, True)))
+    monkeypatch.setattr(database, "MIGRATIONS", (*database.MIGRATIONS, (step, True)))
     store = opened()
     with store.database.reading() as db:
         assert db.execute("select mood from conversations").fetchall() == [(None,)]
