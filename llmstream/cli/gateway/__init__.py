@@ -6,8 +6,10 @@ import argparse
 import asyncio
 import errno
 import logging
+import os
 import socket
 import sys
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
@@ -17,10 +19,11 @@ import msgspec
 from llmstream.cli.arguments import count, decimal
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, USAGE
 from llmstream.cli.terminal import print_message
-from llmstream.errors import InvalidRequest
+from llmstream.errors import InvalidRequest, LLMStreamError, MissingKey
 from llmstream.gateway.gateway import Gateway
-from llmstream.gateway.routes import Settings, load_settings, read_address
-from llmstream.gateway.running import gateway_of, running
+from llmstream.gateway.routes import Route, Settings, Target, load_settings, read_address
+from llmstream.gateway.running import gateway_of, ledger_of, running
+from llmstream.providers.registry import find_provider
 from llmstream.server_side.local_only import is_loopback
 
 __all__ = ["configure", "run", "settings_of"]
@@ -131,15 +134,81 @@ def settings_of(path: Path) -> Settings:
 
 
 def _check(path: Path) -> int:
-    from llmstream.cli.gateway.checking import problems_of
-
     settings = settings_of(path)
-    problems = problems_of(settings)
+    problems = _problems_of(settings)
     for route in settings.routes.all:
         print(f"{route.pattern:24} {', '.join(target.model for target in route.targets)}")
     for problem in problems:
         print_message(problem)
     return USAGE if problems else SUCCESS
+
+
+def _problems_of(settings: Settings) -> list[str]:
+    """Returns what would fail: missing keys of vendors, a store that does not answer, an open address without
+    keys. Sends no request."""
+    unreachable = [*_broken_store(settings)]
+    return [*_missing_keys(settings), *unreachable, *([] if unreachable else _open_address(settings))]
+
+
+def _missing_keys(settings: Settings) -> Iterator[str]:
+    for route in settings.routes.all:
+        for target in route.targets:
+            problem = _missing_key(route, target)
+            if problem:
+                yield problem
+
+
+def _missing_key(route: Route, target: Target) -> str:
+    provider = find_provider(target.model.partition(":")[0])
+    variable = target.api_key_env
+    if variable is not None:
+        set_ = os.environ.get(variable)
+        return "" if set_ else f"{route.pattern}: {target.model}: the variable {variable} is not set"
+    try:
+        provider.key(None)
+        provider.address(target.base_url)
+    except MissingKey as error:
+        # Without a key, requests are signed.
+        return "" if provider.sign is not None else f"{route.pattern}: {target.model}: {_for_a_file(error)}"
+    except LLMStreamError as error:
+        return f"{route.pattern}: {target.model}: {error.message}"
+    return ""
+
+
+def _for_a_file(error: MissingKey) -> str:
+    """The message, with a remedy for the file instead of one for a program."""
+    return error.message.replace(" or pass api_key=", ', or name its variable: api_key_env = "..."')
+
+
+def _open_address(settings: Settings) -> Iterator[str]:
+    host, _ = settings.address
+    if is_loopback(host):
+        return
+    if settings.keys == "none":
+        yield f'listen = "{settings.listen}" is open to other machines; keys = "none" is for loopback only'
+    if not _has_keys(settings):
+        yield (
+            f'listen = "{settings.listen}" is open to other machines, and there is no key yet. Add one: '
+            "llmstream gateway keys add NAME"
+        )
+
+
+def _has_keys(settings: Settings) -> bool:
+    if "://" not in settings.store and not os.path.exists(settings.store):
+        return False  # and must not be created by the check
+    ledger = ledger_of(settings)
+    try:
+        return ledger.has_keys
+    finally:
+        ledger.close()
+
+
+def _broken_store(settings: Settings) -> Iterator[str]:
+    if "://" in settings.store:
+        try:
+            ledger_of(settings).close()
+        except LLMStreamError as error:
+            yield error.message
 
 
 def _serve(arguments: argparse.Namespace, path: Path | None) -> int:
