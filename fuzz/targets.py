@@ -45,12 +45,7 @@ TARGETS = {
     "sse": Target("fuzz.framings:sse", ("llmstream.framing",), 72, 10_000_000),
     "ndjson": Target("fuzz.framings:ndjson", ("llmstream.framing",), 96, 10_000_000),
     "aws-event-stream": Target("fuzz.framings:aws_event_stream", ("llmstream.framing",), 160, 10_000_000),
-    "partial-json": Target(
-        "fuzz.partial_json:partial_json",
-        ("llmstream.partial_json", "llmstream.json_numbers"),
-        64,
-        10_000_000,
-    ),
+    "partial-json": Target("fuzz.partial_json:partial_json", ("llmstream.partial_json",), 64, 10_000_000),
     **{name: _dialect(name) for name in DIALECTS},
 }
 

@@ -31,6 +31,7 @@ __all__ = [
     "readable",
     "resolved",
     "schemas",
+    "with_whole_numbers",
     "without_empty_nulls",
 ]
 
@@ -446,3 +447,12 @@ def _nullable(schema: Any, root: dict[str, Any]) -> bool:
         return any(_nullable(option, root) for option in schema["anyOf"])
     kind = schema.get("type")
     return kind is None or kind == "null" or (isinstance(kind, list) and "null" in kind)
+
+
+def with_whole_numbers(value: Any) -> Any:
+    """Converts 3.0 to 3: it is an integer in JSON, and some vendors send every number like this."""
+    if isinstance(value, list):
+        return [with_whole_numbers(item) for item in value]
+    if isinstance(value, dict):
+        return {key: with_whole_numbers(inner) for key, inner in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -8,13 +8,14 @@ that a repeated key replaces its value.
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from typing import Any, Final, Literal
 
-from llmstream import json_numbers
 from llmstream.errors import DecodeError, LimitExceeded, LLMStreamError
 
-__all__ = ["MAX_DEPTH", "PartialJSON", "State"]
+__all__ = ["MAX_DEPTH", "MAX_NUMBER_CHARS", "PartialJSON", "State"]
 
 # Deeper than any real schema. msgspec and `json` refuse only at thousands of levels, and readers of the value
 # also recurse.
@@ -94,6 +95,17 @@ _ESCAPE_PLACES = ('"\\/bfnrtu', _HEX, _HEX, _HEX, _HEX, "\\", "u", "dD", "cdefCD
 # \uDC00 to \uDFFF are low halves, which cannot come first.
 _AFTER_D = "0123456789abAB"
 
+# Default limit of CPython's int(); reading longer ones takes quadratic time.
+MAX_NUMBER_CHARS = 4300
+# The lowest value that sys.set_int_max_str_digits takes; shorter numbers are always readable.
+_SAFE_NUMBER_CHARS = 640
+
+_NOT_NUMBER = re.compile(r"[^-+.0-9eE]")
+_NUMBER_PREFIX = re.compile(r"-?(?:(?:0|[1-9][0-9]*)(?:\.(?:[0-9]+(?:[eE][-+]?[0-9]*)?)?|[eE][-+]?[0-9]*)?)?")
+_COMPLETE_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_INTEGER = re.compile(r"-?[0-9]+")
+_GROWING_EXPONENT = re.compile(r"[eE]\+?[0-9]")
+
 State = Literal["complete", "partial", "none", "invalid"]
 
 
@@ -145,9 +157,7 @@ class PartialJSON:
         """Whether the text is one complete JSON value. A number at the root is, though it may still grow."""
         if self._mode != _NUMBER or self._box is not None:
             return self._mode == _END
-        return json_numbers.is_number(self._token) and not json_numbers.overflows(
-            json_numbers.number(self._token)
-        )
+        return _is_number(self._token) and not _overflows(_number(self._token))
 
     @property
     def growing(self) -> bool:
@@ -171,7 +181,7 @@ class PartialJSON:
             return "complete"
         if self._box is not None or self._mode in (_STRING, _ESCAPE):
             return "partial"
-        return "partial" if self._mode == _NUMBER and json_numbers.shown(self._token) is not None else "none"
+        return "partial" if self._mode == _NUMBER and _shown_number(self._token) is not None else "none"
 
     def feed(self, fragment: str) -> None:
         """Reads the next fragment, cut anywhere, also inside an escape or a number.
@@ -321,20 +331,20 @@ class PartialJSON:
         return len(fragment)
 
     def _read_number(self, fragment: str, at: int) -> int:
-        end = json_numbers.end_of_run(fragment, at)
+        end = _end_of_number(fragment, at)
         token = self._token + fragment[at:end]
-        valid = json_numbers.valid_chars(token)
-        json_numbers.check_length(token[:valid])
+        valid = _valid_chars(token)
+        _check_length(token[:valid])
         self._token = token[:valid]  # shown even before a fault, as when it arrives alone
         if valid < len(token):
             raise self._unexpected(fragment, end - (len(token) - valid))
         ended = end < len(fragment)
-        if ended and not json_numbers.is_number(token):
+        if ended and not _is_number(token):
             raise self._unexpected(fragment, end)
         # Checked early where no further digit can help, so that an endless number fails at once.
-        if ended or json_numbers.only_grows(token):
-            number = json_numbers.number(token)
-            if json_numbers.overflows(number):
+        if ended or _only_grows(token):
+            number = _number(token)
+            if _overflows(number):
                 raise self._fault(at, f"the number {token[:40]} is too large for a double")
             if ended:
                 self._put(number)
@@ -395,7 +405,7 @@ class PartialJSON:
     def _show_token(self) -> None:
         """Updates the value with the open token so far."""
         if self._mode == _NUMBER:
-            number = json_numbers.shown(self._token)
+            number = _shown_number(self._token)
             if number is not None:
                 self._put(number)
         elif self._mode in (_STRING, _ESCAPE) and not self._in_key and (self._parts or not self._placed):
@@ -430,3 +440,63 @@ def _unescaped(escape: str) -> str | None:
     if len(escape) == 11:
         return chr(0x10000 + ((int(escape[1:5], 16) - 0xD800) << 10) + int(escape[7:], 16) - 0xDC00)
     return None
+
+
+def _end_of_number(text: str, at: int) -> int:
+    """Returns where the characters that occur in numbers end."""
+    found = _NOT_NUMBER.search(text, at)
+    return found.start() if found else len(text)
+
+
+def _valid_chars(token: str) -> int:
+    """Returns how many leading characters can begin a number."""
+    found = _NUMBER_PREFIX.match(token)
+    return found.end() if found else 0
+
+
+def _is_number(token: str) -> bool:
+    """Whether the token is a complete number."""
+    return _COMPLETE_NUMBER.fullmatch(token) is not None
+
+
+def _only_grows(token: str) -> bool:
+    """Whether further digits can only make it larger: a number past the range of a double stays invalid."""
+    return _GROWING_EXPONENT.search(token) is not None
+
+
+def _number(token: str) -> int | float:
+    """Returns the value of a number: an int if it has neither fraction nor exponent; may be infinite."""
+    return int(token) if token.lstrip("-").isdigit() else float(token)
+
+
+def _overflows(value: int | float) -> bool:
+    """Whether a double cannot hold the value; integers have no such limit."""
+    return isinstance(value, float) and math.isinf(value)
+
+
+def _shown_number(token: str) -> int | float | None:
+    """Returns the value of the longest prefix that is a finite number, or None."""
+    found = _COMPLETE_NUMBER.match(token)
+    if found is None:
+        return None
+    value = _number(found[0])
+    # More digits than a double has, and maybe a negative exponent to come.
+    if _overflows(value):
+        integer = _INTEGER.match(token)
+        return int(integer[0]) if integer else None
+    return value
+
+
+def _check_length(token: str) -> None:
+    """Rejects a number that takes too long to read.
+
+    raises: LimitExceeded past 4300 characters, or fewer by sys.set_int_max_str_digits
+    """
+    if len(token) <= _SAFE_NUMBER_CHARS:
+        return
+    limit = min(sys.get_int_max_str_digits() or MAX_NUMBER_CHARS, MAX_NUMBER_CHARS)
+    if len(token) > limit:
+        raise LimitExceeded(
+            f"The JSON text contains a number of more than {limit} characters. Request it as a string.",
+            reason="limit",
+        )

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmstream.errors import DecodeError, LimitExceeded
-from llmstream.json_numbers import MAX_NUMBER_CHARS
-from llmstream.partial_json import MAX_DEPTH, PartialJSON
+from llmstream.partial_json import MAX_DEPTH, MAX_NUMBER_CHARS, PartialJSON
 
 NOTHING: Any = object()
 

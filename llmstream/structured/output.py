@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Literal, TypeA
 import msgspec
 
 from llmstream.errors import InvalidOutput, InvalidRequest
-from llmstream.json_numbers import with_whole_numbers
-from llmstream.json_types import convert, decoder, is_model, readable, schemas, without_empty_nulls
+from llmstream.json_types import (
+    convert,
+    decoder,
+    is_model,
+    readable,
+    schemas,
+    with_whole_numbers,
+    without_empty_nulls,
+)
 from llmstream.request import ResponseFormat
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from llmstream.errors import InvalidRequest, InvalidToolInput
-from llmstream.json_numbers import with_whole_numbers
 from llmstream.json_types import (
     decoder,
     field_default,
@@ -23,6 +22,7 @@ from llmstream.json_types import (
     readable,
     resolved,
     schemas,
+    with_whole_numbers,
     without_empty_nulls,
 )
 from llmstream.tools.context import is_context

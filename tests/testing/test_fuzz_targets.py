@@ -31,7 +31,7 @@ def test_a_defect_is_a_crash(target: str) -> None:
     spoil = {
         "openai-chat": "import llmstream.grammar as m; m.Guard.feed = lambda self, events: events + events",
         "sse": "import llmstream.framing.sse as m; m._SMALL_CHUNK_BYTES = 0; m._BOM = b'd'",
-        "partial-json": "import llmstream.json_numbers as m; m.number = lambda token: 0",
+        "partial-json": "import llmstream.partial_json as m; m._number = lambda token: 0",
     }[target]
     call = f"from fuzz.__main__ import main; sys.argv = ['fuzz', '{target}', '--seeds']; main()"
     code = f"import sys; {spoil}\n{call}"
