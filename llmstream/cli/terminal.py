@@ -1,4 +1,7 @@
-"""Prints on a terminal, in rows of its width. Model output is cleaned by `display/terminal_text.py`."""
+"""Prints on a terminal, in rows of its width, and handles the signals that it sends.
+
+Model output is cleaned by `display/terminal_text.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, TextIO
 
@@ -16,8 +19,10 @@ __all__ = [
     "columns",
     "echo",
     "listed",
+    "on_signals",
     "print_message",
     "typed",
+    "uncancel",
     "wrapped",
     "write_bytes",
 ]
@@ -119,3 +124,39 @@ def listed(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
         else:
             yield name
             yield wrapped(description, "    ")
+
+
+@contextmanager
+def on_signals(names: Sequence[str], handler: Callable[[], object]) -> Iterator[None]:
+    """Calls a function of the running loop at each of these signals, in place of ending the process.
+
+    names: such as "SIGTERM"; those that the system lacks, or that the process ignores, are left out
+    """
+    # Not loaded by commands that only print.
+    import asyncio
+    import signal
+
+    loop, handled = asyncio.get_running_loop(), []
+    for name in names:
+        # Windows has no SIGHUP, and its loops have no signal handlers. nohup ignores SIGHUP.
+        number = getattr(signal, name, None)
+        if number is None or signal.getsignal(number) is signal.SIG_IGN:
+            continue
+        # ValueError: not the main thread.
+        with suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.add_signal_handler(number, handler)
+            handled.append(number)
+    try:
+        yield
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)
+
+
+def uncancel() -> None:
+    """Withdraws a cancellation of the current task, so that it can report what was done."""
+    import asyncio
+
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()

@@ -10,12 +10,9 @@ import argparse
 import asyncio
 import os
 import re
-import signal
 import stat
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -46,7 +43,7 @@ from llmstream.cli.bench.report import (
 from llmstream.cli.config import MODEL_HELP, checked_model, default_model
 from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS
 from llmstream.cli.key_store import api_key_for
-from llmstream.cli.terminal import print_message, typed
+from llmstream.cli.terminal import on_signals, print_message, typed, uncancel
 from llmstream.errors import InvalidRequest, LLMStreamError
 
 __all__ = ["check_writable", "configure", "run", "write_text"]
@@ -198,7 +195,11 @@ async def _bench(spec: str, arguments: argparse.Namespace) -> Report:
     options: dict[str, Any] = {"max_output_tokens": load.max_tokens} if load.max_tokens else {}
     prompt_of = _prompts(arguments)
     samples: list[Sample] = []
-    with Progress(load.requests, shown=not arguments.quiet) as progress, _ended_by_signals():
+    task = asyncio.current_task()
+    assert task is not None
+    # SIGTERM and SIGHUP end the run with a report, as Ctrl-C does.
+    ended = on_signals(("SIGTERM", "SIGHUP"), task.cancel)
+    with Progress(load.requests, shown=not arguments.quiet) as progress, ended:
         began = time.perf_counter()
         watch = Watch()
         try:
@@ -219,7 +220,7 @@ async def _bench(spec: str, arguments: argparse.Namespace) -> Report:
                 else:
                     await closed_loop(one, load.requests, arguments.concurrency)
         except asyncio.CancelledError:
-            _uncancel()
+            uncancel()
         wall_s = time.perf_counter() - began
     return report_of(
         load,
@@ -239,34 +240,6 @@ def _address(model: Model) -> str | None:
     except LLMStreamError:
         return None
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Lets SIGTERM and SIGHUP end the run with a report, as Ctrl-C does."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    handled = []
-    for name in ("SIGTERM", "SIGHUP"):
-        # Windows has only SIGTERM, and its loops have no signal handlers. nohup ignores SIGHUP.
-        number = getattr(signal, name, None)
-        if number is None or task is None or signal.getsignal(number) is signal.SIG_IGN:
-            continue
-        # ValueError: not the main thread.
-        with suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.add_signal_handler(number, task.cancel)
-            handled.append(number)
-    try:
-        yield
-    finally:
-        for number in handled:
-            loop.remove_signal_handler(number)
-
-
-def _uncancel() -> None:
-    """Withdraws the cancellation, so that the report can be made."""
-    task = asyncio.current_task()
-    if task is not None:
-        task.uncancel()
 
 
 def _prompts(arguments: argparse.Namespace) -> PromptOf:

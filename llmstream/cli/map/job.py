@@ -7,11 +7,10 @@ import asyncio
 import functools
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, cast
 
@@ -23,7 +22,7 @@ from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS, USAGE, error_mess
 from llmstream.cli.key_store import api_key_for
 from llmstream.cli.map.progress import Display, Survey, amount, counted, duration, failures
 from llmstream.cli.map.rows import BadRow, Source, in_background
-from llmstream.cli.terminal import print_message, write_bytes
+from llmstream.cli.terminal import on_signals, print_message, uncancel, write_bytes
 from llmstream.errors import (
     ConnectionFailed,
     InvalidRequest,
@@ -245,7 +244,8 @@ async def _execute(job: Job, survey: Survey | None) -> Outcome:
     began, error, interrupted = time.monotonic(), None, False
     arguments, total = job.arguments, None if survey is None else survey.rows
     display = Display(total, lambda: run.progress, sys.stderr, quiet=arguments.quiet, color=arguments.color)
-    with _output(job) as out, _signals(run, display) as signals:
+    signals = _Signals(run, display)
+    with _output(job) as out, on_signals(("SIGINT", "SIGTERM", "SIGHUP"), signals):
         try:
             async with display, run:
                 async for done in run:
@@ -257,7 +257,7 @@ async def _execute(job: Job, survey: Survey | None) -> Outcome:
             # The task was cancelled by other code.
             if not signals.count:
                 raise
-            _uncancel()
+            uncancel()
     interrupted = signals.count > 0
     return Outcome(time.monotonic() - began, run.progress, run.left_over, error, interrupted)
 
@@ -312,32 +312,6 @@ class _Signals:
         if under_way and isinstance(self._run, MapRun):
             requests = counted(under_way, "request")
             self._display.note(f"waiting for {requests} in progress; Ctrl-C again drops them")
-
-
-@contextmanager
-def _signals(run: MapRun[Any, Any] | BatchMap, display: Display) -> Iterator[_Signals]:
-    loop, handler, handled = asyncio.get_running_loop(), _Signals(run, display), []
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        # Windows has no SIGHUP, and its loops have no signal handlers. nohup ignores SIGHUP.
-        number = getattr(signal, name, None)
-        if number is None or signal.getsignal(number) is signal.SIG_IGN:
-            continue
-        # ValueError: not the main thread.
-        with suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.add_signal_handler(number, handler)
-            handled.append(number)
-    try:
-        yield handler
-    finally:
-        for number in handled:
-            loop.remove_signal_handler(number)
-
-
-def _uncancel() -> None:
-    """Withdraws the cancellation, so that the summary can be printed."""
-    task = asyncio.current_task()
-    if task is not None:
-        task.uncancel()
 
 
 def summary_lines(job: Job, outcome: Outcome, total: int | None) -> Iterator[str]:
