@@ -1,4 +1,4 @@
-"""The account of one call: request, response, outcome, and when another model may answer."""
+"""The account of one call: request, response, outcome."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from llmstream.errors import DeadlineExceeded, ErrorInfo, InvalidRequest, LLMStreamError
+from llmstream.errors import ErrorInfo
 from llmstream.events import (
     ErrorEvent,
     Finish,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from llmstream.gateway.routes import Target
     from llmstream.streams.model import Model
 
-__all__ = ["NO_CONTENT", "Account", "Lane", "Outcome", "Row", "Trace", "estimated_tokens", "worth_another"]
+__all__ = ["NO_CONTENT", "Account", "Lane", "Outcome", "Row", "Trace", "estimated_tokens"]
 
 NO_CONTENT: Final = frozenset(
     {StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ReasoningStart, ReasoningEnd, ErrorEvent, Finish}
@@ -45,13 +45,6 @@ _BYTES_PER_TOKEN: Final = 4
 _NOT_SENT: Final = frozenset(
     {"connection-failed", "invalid-request", "unsupported", "missing-key", "tls-error", "proxy-error"}
 )
-
-
-def worth_another(error: LLMStreamError) -> bool:
-    """Whether another model may succeed: not if the request itself is invalid, or the time is up."""
-    if isinstance(error, DeadlineExceeded):
-        return error.reason != "total"
-    return not isinstance(error, InvalidRequest)
 
 
 def estimated_tokens(size: int) -> int:

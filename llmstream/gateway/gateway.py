@@ -23,7 +23,7 @@ from llmstream.errors import (
 )
 from llmstream.events import Warning, warning_text
 from llmstream.exchange import HttpRequest, HttpResponse
-from llmstream.gateway.accounts import Account, Row, estimated_tokens, worth_another
+from llmstream.gateway.accounts import Account, Row, estimated_tokens
 from llmstream.gateway.admission import Admission, Refused, given_secrets, ledger_of, tag_budgets
 from llmstream.gateway.carrying import Carrier, CarryingEncoder
 from llmstream.gateway.client_wire import ClientCall, WireWriter, client_error, error_reply
@@ -45,6 +45,7 @@ from llmstream.serve.body import Body
 from llmstream.server_side.catalogue import count_request, is_public, lookup
 from llmstream.server_side.routing import Router, default_dialects
 from llmstream.server_side.wires import ServerSide, server_side
+from llmstream.streams.attempts import worth_another
 from llmstream.streams.model import Model
 from llmstream.transport.http import tapped
 from llmstream.usage import Usage

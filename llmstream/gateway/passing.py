@@ -19,7 +19,7 @@ from llmstream.chats.message import Message
 from llmstream.dialects.base import Dialect, Encoded
 from llmstream.errors import BadRequest, IncompleteStream, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse, carries_secret
-from llmstream.gateway.accounts import Account, worth_another
+from llmstream.gateway.accounts import Account
 from llmstream.gateway.client_wire import (
     MODEL_IN_PATH,
     ClientCall,
@@ -35,6 +35,7 @@ from llmstream.providers.registry import find_provider
 from llmstream.request import Request, Settings
 from llmstream.serve.body import Body
 from llmstream.serve.writers import UNBUFFERED
+from llmstream.streams.attempts import worth_another
 from llmstream.streams.model import Model
 from llmstream.transport.deadlines import Watchdog, deadline_error
 from llmstream.transport.http import Response, send

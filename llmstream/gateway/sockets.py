@@ -21,7 +21,7 @@ import msgspec
 from llmstream.dialects.base import Encoded
 from llmstream.errors import BadRequest, ErrorInfo, IncompleteStream, LLMStreamError, Overloaded, RateLimited
 from llmstream.exchange import HttpRequest
-from llmstream.gateway.accounts import Account, worth_another
+from llmstream.gateway.accounts import Account
 from llmstream.gateway.admission import Refused
 from llmstream.gateway.client_wire import ClientCall, client_error, sent_headers, with_model
 from llmstream.gateway.passing import needs_http, socket_model, vendor_path
@@ -29,6 +29,7 @@ from llmstream.gateway.reading_along import StreamMonitor
 from llmstream.gateway.routes import Target
 from llmstream.request import Request
 from llmstream.server_side.wires import ServerSide
+from llmstream.streams.attempts import worth_another
 from llmstream.streams.model import Model
 from llmstream.transport.deadlines import Watchdog
 

@@ -25,11 +25,12 @@ from llmstream.events import (
     Warning,
 )
 from llmstream.exchange import HttpResponse
-from llmstream.gateway.accounts import NO_CONTENT, Account, worth_another
+from llmstream.gateway.accounts import NO_CONTENT, Account
 from llmstream.gateway.client_wire import ClientCall, client_error, error_reply, sent_headers
 from llmstream.gateway.routes import Target
 from llmstream.request import Request
 from llmstream.server_side.wires import EventEncoder
+from llmstream.streams.attempts import worth_another
 from llmstream.streams.model import Model
 from llmstream.usage import Usage
 
