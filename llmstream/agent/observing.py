@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, TypeAlias
@@ -12,6 +13,7 @@ from llmstream.agent.state import RunState
 from llmstream.chats.content import ToolCall
 from llmstream.errors import LLMStreamError
 from llmstream.events import FinishReason, Usage
+from llmstream.streams.attempts import without_secrets
 from llmstream.streams.observations import CallContent, Observation, cleaned, notify, wants_content
 from llmstream.tools.outcome import ToolCallStatus
 from llmstream.tools.tool import Tool
@@ -190,14 +192,7 @@ class RunWatch:
 
     def _cleaner(self) -> Callable[[str], str]:
         """Redacts the model's keys, which a tool may have read from the environment, for example."""
-        secrets = self._secrets()
-
-        def clean(text: str) -> str:
-            for secret in secrets:
-                text = text.replace(secret, "***")
-            return text
-
-        return clean
+        return functools.partial(without_secrets, secrets=self._secrets())
 
     def ended(
         self,

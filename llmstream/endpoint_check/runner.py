@@ -33,6 +33,7 @@ from llmstream.errors import (
 )
 from llmstream.prices import price
 from llmstream.streams import Model
+from llmstream.streams.attempts import without_secrets
 from llmstream.usage import Usage
 
 __all__ = [
@@ -198,14 +199,12 @@ def _named(
     """The findings with the name of their probe; keys that the endpoint echoes are masked."""
     found = (result,) if isinstance(result, Finding) else tuple(result)
 
-    def clean(text: str) -> str:
-        for secret in secrets:
-            text = text.replace(secret, "***")
-        return text
-
     return tuple(
         msgspec.structs.replace(
-            finding, probe=probe.name, detail=clean(finding.detail), evidence=clean(finding.evidence)
+            finding,
+            probe=probe.name,
+            detail=without_secrets(finding.detail, secrets),
+            evidence=without_secrets(finding.evidence, secrets),
         )
         for finding in found
     )
