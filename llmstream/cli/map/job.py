@@ -20,7 +20,7 @@ from llmstream.batches.apis import BatchApi, api_of
 from llmstream.batches.batch_map import BatchMap, MapPlan
 from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS, USAGE, error_message, exit_status
 from llmstream.cli.key_store import api_key_for
-from llmstream.cli.map.progress import Display, Survey, amount, counted, duration, failures
+from llmstream.cli.map.progress import Display, Survey, amount, duration, failures
 from llmstream.cli.map.rows import BadRow, Source, in_background
 from llmstream.cli.terminal import on_signals, print_message, uncancel, write_bytes
 from llmstream.errors import (
@@ -38,6 +38,7 @@ from llmstream.mapping.options import identity_of, list_prices, make, open_keep
 from llmstream.mapping.result import MapProgress
 from llmstream.mapping.row import PromptOf, prompt_function
 from llmstream.mapping.run import MapRun
+from llmstream.short_forms import counted
 from llmstream.streams.attempts import Retry
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options

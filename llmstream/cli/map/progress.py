@@ -20,6 +20,7 @@ from llmstream.display.terminal_text import one_line
 from llmstream.errors import LLMStreamError
 from llmstream.mapping.asking import Price
 from llmstream.mapping.result import MapProgress
+from llmstream.short_forms import counted
 from llmstream.streams.options import Prompt, as_messages
 from llmstream.usage import Usage
 
@@ -27,7 +28,6 @@ __all__ = [
     "Display",
     "Survey",
     "amount",
-    "counted",
     "duration",
     "estimate_lines",
     "failures",
@@ -218,11 +218,6 @@ def fitted(facts: list[str], width: int) -> list[str]:
         else:
             rows.append(one_line(fact, width))
     return rows
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things: "1 row", "2,000 rows"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def amount(dollars: float) -> str:
