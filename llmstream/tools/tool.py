@@ -37,6 +37,7 @@ __all__ = [
     "NeedsApproval",
     "Tool",
     "Watched",
+    "is_count",
     "tool",
     "tool_from_function",
 ]
@@ -381,7 +382,7 @@ def _check_options(
     for option, flag in flags.items():
         if not isinstance(flag, bool):
             raise InvalidRequest(f"{where}: {option} must be True or False, got {flag!r}")
-    if concurrency is not None and not _is_count(concurrency, 1):
+    if concurrency is not None and not is_count(concurrency, 1):
         raise InvalidRequest(f"{where}: concurrency must be an integer of at least 1, got {concurrency!r}")
     if flags.get("sequential") and concurrency not in (None, 1):
         raise InvalidRequest(f"{where}: sequential calls run one by one; leave out concurrency={concurrency}")
@@ -391,11 +392,12 @@ def _check_options(
             f"got {needs_approval!r}"
         )
     for option, limit in limits.items():
-        if not _is_count(limit, 0):
+        if not is_count(limit, 0):
             raise InvalidRequest(f"{where}: {option} must be an integer of at least 0, got {limit!r}")
 
 
-def _is_count(value: Any, least: int) -> bool:
+def is_count(value: object, least: int = 1) -> bool:
+    """Whether the value is an integer of at least `least`; a bool is not."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 

@@ -8,20 +8,22 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import compress, repeat
 from operator import attrgetter, eq
-from typing import Final, NamedTuple, TypeAlias, cast
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from llmstream.agent.context.effects import ContextEffect, Effect, Scan, is_count, spend
+from llmstream.agent.context.effects import ContextEffect, Effect, spend
 from llmstream.chats.content import Audio, Document, File, Image, Part, Reasoning, Text, ToolCall, ToolResult
-from llmstream.chats.message import Message, Role
+from llmstream.chats.message import Message, Role, noted, unchanged
 from llmstream.errors import InvalidRequest
 from llmstream.streams.history import Repairs
 from llmstream.streams.model import Model
+from llmstream.tools.tool import is_count
 
 __all__ = [
     "SUMMARY",
     "Count",
+    "Scan",
     "approximate_tokens",
     "cut_tool_results",
     "from_place",
@@ -34,6 +36,8 @@ __all__ = [
     "tokens_of",
     "turn_starts",
 ]
+
+V = TypeVar("V")
 
 SUMMARY: Final = "llmstream.summary"
 """Marks a summary in a message's metadata, which is not sent to vendors."""
@@ -400,3 +404,32 @@ def _as_text(message: Message) -> str:
             case _:
                 lines.append(f"[{part.part_kind}]")
     return f"{message.sender or message.role}: " + "\n".join(lines)
+
+
+class Scan(Generic[V]):
+    """Computes a value for each message of a growing conversation, each from the value before it.
+
+    An effect receives the complete conversation at each step of a run; without this it would scan all
+    of it again. Earlier messages are compared with the current ones, in C and mostly by identity:
+    after a message was replaced or changed, the scan continues from there.
+
+    start: the value before the first message
+    next:  computes the value of a message from the value before it
+    """
+
+    def __init__(self, start: V, next: Callable[[V, Message], V]) -> None:
+        self._next = next
+        self._known: list[Message] = []
+        self._values = [start]
+
+    def of(self, messages: Sequence[Message]) -> list[V]:
+        """The value before each message and the value at the end: one more than there are messages."""
+        known = self._known
+        # In C and mostly by identity: conversations have thousands of messages.
+        same = unchanged(known, messages)
+        values = self._values
+        del known[same:], values[same + 1 :]
+        for message in messages[len(known) :]:
+            values.append(self._next(values[-1], message))
+        known += noted(messages[len(known) :])
+        return values

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from llmstream.chats.message import Message, RepeatedCopies, Role, noted, unchanged
+from llmstream.chats.message import Message, RepeatedCopies, Role
 from llmstream.errors import InvalidRequest
 from llmstream.streams.history import Repairs
 from llmstream.tools.signature import takes
@@ -18,7 +18,7 @@ from llmstream.usage import Usage
 if TYPE_CHECKING:
     from llmstream.agent.state import RunState
 
-__all__ = ["ContextEffect", "Effect", "RunEffects", "Scan", "applied", "is_count", "replaces", "spend"]
+__all__ = ["ContextEffect", "Effect", "RunEffects", "applied", "replaces", "spend"]
 
 
 _Shown: TypeAlias = Iterable[Message] | Awaitable[Iterable[Message]]
@@ -148,11 +148,6 @@ def counted(receiver: Spend | None) -> Iterator[None]:
         _spend.reset(token)
 
 
-def is_count(value: object, least: int = 1) -> bool:
-    """Whether the value is an integer of at least `least`; a bool is not."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
 def _begins_with_a_user(messages: Sequence[Message]) -> bool:
     # OpenAI's other name of a system message.
     roles = (message.role for message in messages if message.role not in (Role.SYSTEM, "developer"))
@@ -176,35 +171,3 @@ def _messages(effect: ContextEffect, given: Iterable[Message]) -> Sequence[Messa
     if not all(issubclass(kind, Message) for kind in set(map(type, found))):
         raise InvalidRequest(f"the context effect {effect!r} did not return a list of messages")
     return found
-
-
-V = TypeVar("V")
-
-
-class Scan(Generic[V]):
-    """Computes a value for each message of a growing conversation, each from the value before it.
-
-    An effect receives the complete conversation at each step of a run; without this it would scan all
-    of it again. Earlier messages are compared with the current ones, in C and mostly by identity:
-    after a message was replaced or changed, the scan continues from there.
-
-    start: the value before the first message
-    next:  computes the value of a message from the value before it
-    """
-
-    def __init__(self, start: V, next: Callable[[V, Message], V]) -> None:
-        self._next = next
-        self._known: list[Message] = []
-        self._values = [start]
-
-    def of(self, messages: Sequence[Message]) -> list[V]:
-        """The value before each message and the value at the end: one more than there are messages."""
-        known = self._known
-        # In C and mostly by identity: conversations have thousands of messages.
-        same = unchanged(known, messages)
-        values = self._values
-        del known[same:], values[same + 1 :]
-        for message in messages[len(known) :]:
-            values.append(self._next(values[-1], message))
-        known += noted(messages[len(known) :])
-        return values

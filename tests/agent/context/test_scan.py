@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 from llmstream.agent.context import cut_tool_results, sliding_window, token_budget
-from llmstream.agent.context.effects import RunEffects, Scan, applied
+from llmstream.agent.context.cutting import Scan
+from llmstream.agent.context.effects import RunEffects, applied
 from llmstream.chats import Message
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import RepeatedCopies
