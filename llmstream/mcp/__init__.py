@@ -3,8 +3,8 @@
     async with mcp_tools(stdio=("uvx", ["mcp-server-time"]), prefix="time_") as tools:
         message = await ls.Agent(model, tools=tools).run("What time is it in Oslo?")
 
-`connecting.py` has `mcp_tools`, `session.py` the task that owns the session, `results.py` the
-conversion of results, and `server_tools.py` resources and prompts.
+`connecting.py` has `mcp_tools`, `session.py` the task that owns the session, `stdio.py` a server's process,
+`limits.py` what a server may send, and `server_tools.py` the tools, their results, resources and prompts.
 """
 
 from llmstream.mcp.connecting import mcp_tools
