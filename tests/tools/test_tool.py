@@ -300,6 +300,7 @@ async def test_unsendable_result_is_logged(caplog) -> None:
 
     @ls.tool
     async def w() -> object:
+        """Returns what cannot be sent."""
         return Inner()
 
     outcome = await w.run("{}")
