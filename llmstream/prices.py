@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -12,7 +13,7 @@ from llmstream.dialects.model_facts import ListedModel
 from llmstream.errors import Unsupported
 from llmstream.usage import Usage
 
-__all__ = ["known_models", "price", "priced"]
+__all__ = ["estimated_price", "installed_price", "known_models", "price", "priced"]
 
 # Our providers by their names in the price list. Others have no public price per token.
 _SELLERS: Final = {
@@ -81,6 +82,19 @@ def price(model: str, usage: Usage) -> float | None:
         # A model that is not in the list.
         return None
     return float(found.total_price)
+
+
+def estimated_price(model: str, usage: Usage) -> float | None:
+    """As `price`; None also if genai-prices is not installed."""
+    try:
+        return price(model, usage)
+    except Unsupported:
+        return None
+
+
+def installed_price() -> Callable[[str, Usage], float | None] | None:
+    """`price`; None if genai-prices is not installed. Does not load the list."""
+    return price if _is_installed() else None
 
 
 @functools.cache

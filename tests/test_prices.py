@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import llmstream as ls
-from llmstream.prices import _SELLERS, price
+from llmstream.prices import _SELLERS, estimated_price, installed_price, price
 from llmstream.providers.registry import find_provider
 from llmstream.simulator import Call, Turn
 from llmstream.testing import ScriptedModel
@@ -113,6 +113,14 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "genai_prices", None)
     with pytest.raises(ls.Unsupported, match=r"pip install 'llmstream-sdk\[prices\]'"):
         price("openai:gpt-5", ls.Usage(input_tokens=1))
+
+
+def test_an_estimate_needs_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = ls.Usage(input_tokens=1)
+    assert estimated_price("openai:gpt-5", usage) == price("openai:gpt-5", usage)
+    assert installed_price() is price
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    assert estimated_price("openai:gpt-5", usage) is None
 
 
 def test_the_list_is_loaded_where_needed() -> None:

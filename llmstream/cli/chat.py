@@ -22,7 +22,6 @@ from llmstream.cli.storage import (
     PromptHistory,
     Saving,
     check_free,
-    estimated_price,
     last_chat,
     load_chat,
     name_of,
@@ -34,6 +33,7 @@ from llmstream.cli.terminal import echo, print_message, typed
 from llmstream.cli.tool_sources import ToolSources
 from llmstream.display.plain import display_for
 from llmstream.errors import InvalidRequest, LLMStreamError
+from llmstream.prices import estimated_price
 from llmstream.providers.registry import all_providers
 
 __all__ = ["configure", "run"]

@@ -26,10 +26,9 @@ import msgspec
 from llmstream.chats import Chat, Message
 from llmstream.cli.errors import error_message
 from llmstream.cli.terminal import print_message
-from llmstream.errors import DecodeError, InvalidRequest, LLMStreamError, Unsupported
+from llmstream.errors import DecodeError, InvalidRequest, LLMStreamError
 from llmstream.files import replace_file
-from llmstream.prices import price as list_price
-from llmstream.usage import Usage
+from llmstream.prices import estimated_price
 
 if TYPE_CHECKING:
     from llmstream.store import Store, TreeNode
@@ -41,7 +40,6 @@ __all__ = [
     "branch_end",
     "branch_ends",
     "check_free",
-    "estimated_price",
     "is_disabled",
     "is_off",
     "last_chat",
@@ -250,14 +248,6 @@ def open_chats(*, read_only: bool = False, to_read: bool = False) -> Store:
         except LLMStreamError:  # of a newer version, or on a disk that is read-only
             return open_store(f"sqlite:{path}", read_only=True, price=estimated_price)
     return open_store(f"sqlite:{path}", read_only=read_only, price=estimated_price, content=_has_content())
-
-
-def estimated_price(model: str, usage: Usage) -> float | None:
-    """Returns the cost by the installed price list; None without one, or without a known price."""
-    try:
-        return list_price(model, usage)
-    except Unsupported:
-        return None
 
 
 def stored_chat(name: str | None, messages: list[Message]) -> Chat:

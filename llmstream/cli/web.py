@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
@@ -19,6 +18,7 @@ from llmstream.cli.storage import state_file
 from llmstream.cli.tool_sources import ToolSources
 from llmstream.errors import LLMStreamError
 from llmstream.log import open_logs
+from llmstream.prices import installed_price
 from llmstream.streams import Model
 from llmstream.tools import Tool
 
@@ -120,7 +120,7 @@ async def _warm(model: Model) -> None:
 async def _agent(
     stack: AsyncExitStack, arguments: argparse.Namespace, spec: str, sources: ToolSources
 ) -> Agent[Any, Any]:
-    options: dict[str, Any] = {"instructions": arguments.system, "price": _price()}
+    options: dict[str, Any] = {"instructions": arguments.system, "price": installed_price()}
     if arguments.reasoning is not None:
         options["reasoning"] = arguments.reasoning
     if not _is_demonstration(spec, arguments):
@@ -153,16 +153,6 @@ def _settings(spec: str, tools: Sequence[Tool], *, demonstrates: bool) -> Any:
         tools={one.name: (one.spec.description or "").partition("\n")[0] for one in shown},
         suggestions=list(SUGGESTIONS) if demonstrates else [],
     )
-
-
-def _price() -> Any:
-    """The price list, if it is installed."""
-    # Only checked, not imported: the list is large.
-    if importlib.util.find_spec("genai_prices") is None:
-        return None
-    from llmstream.prices import price
-
-    return price
 
 
 def _sources(arguments: argparse.Namespace, spec: str) -> ToolSources:

@@ -29,9 +29,8 @@ from llmstream.errors import (
     NotFound,
     PermissionDenied,
     ProxyError,
-    Unsupported,
 )
-from llmstream.prices import price
+from llmstream.prices import estimated_price
 from llmstream.streams import Model
 from llmstream.streams.attempts import without_secrets
 from llmstream.usage import Usage
@@ -97,7 +96,7 @@ def bound_of(model: str, probes: Sequence[Probe], *, max_tokens: int, attempts: 
     tokens = sum(probe.requests * max(probe.tokens, max_tokens) for probe in probes) * attempts
     tokens += shared * max_tokens
     usage = Usage(input_tokens=requests * _INPUT_TOKENS, output_tokens=tokens)
-    return Bound(requests=requests, output_tokens=tokens, dollars=_price(model, usage))
+    return Bound(requests=requests, output_tokens=tokens, dollars=estimated_price(model, usage))
 
 
 def chosen(only: Iterable[str]) -> tuple[Probe, ...]:
@@ -145,7 +144,7 @@ async def check_endpoint(
             usage=usage,
             duration_s=time.perf_counter() - began,
             # Without reported tokens the price would be an estimate of nothing.
-            dollars=_price(spec, usage) if usage.output_tokens else None,
+            dollars=estimated_price(spec, usage) if usage.output_tokens else None,
         )
 
 
@@ -208,13 +207,6 @@ def _named(
         )
         for finding in found
     )
-
-
-def _price(model: str, usage: Usage) -> float | None:
-    try:
-        return price(model, usage)
-    except Unsupported:  # without the extra
-        return None
 
 
 def _address(model: Model[Any]) -> str | None:

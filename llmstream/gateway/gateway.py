@@ -539,14 +539,11 @@ def _price(model: str, usage: Usage, target: Target | None) -> float | None:
     """What the tokens cost, in US dollars; None if no price is known."""
     if target is not None and target.price is not None:
         return target.price.cost(usage)
-    from llmstream.prices import price
+    from llmstream.prices import estimated_price
 
     if model in _unpriced:
         return None
-    try:
-        found = price(model, usage)
-    except LLMStreamError:
-        return None  # the price list is not installed
+    found = estimated_price(model, usage)
     if found is None and usage.input_tokens is not None and len(_unpriced) < _MAX_UNPRICED:
         _unpriced.add(model)
     return found

@@ -231,7 +231,7 @@ def _named(store: Store, given: str) -> str:
 
 def _cost(store: Store, arguments: argparse.Namespace) -> None:
     from llmstream.cli.logs.views import cost_lines, cost_svg
-    from llmstream.cli.storage import estimated_price
+    from llmstream.prices import estimated_price
 
     names = [name.strip() for name in arguments.by.split(",") if name.strip()]
     rows = store.costs(names, since=arguments.since, price=estimated_price)
