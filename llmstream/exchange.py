@@ -17,6 +17,7 @@ __all__ = [
     "Steering",
     "carries_secret",
     "carries_secret_parameter",
+    "public_address",
     "redact_headers",
     "shown_address",
     "without_user",
@@ -153,6 +154,14 @@ def shown_address(address: str) -> str:
     found = _HOST.match(rest)
     host = found[0][:_HOST_CHARS] if found else ""
     return repr(f"{scheme}{host}{'…' if len(rest) > len(host) else ''}")
+
+
+def public_address(url: str) -> str:
+    """Returns a valid URL for reports: without user, password and query, which may be secret."""
+    from urllib.parse import urlsplit  # only reports need it
+
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def without_user(rest: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import llmstream as ls
-from llmstream.exchange import shown_address
+from llmstream.exchange import public_address, shown_address
 
 SECRET = "sk-SECRET1234"
 
@@ -57,3 +57,10 @@ async def test_refused_base_url_hides_secrets(address: str) -> None:
 )
 def test_the_host_is_shown(address: str, shown: str) -> None:
     assert shown_address(address) == shown
+
+
+def test_a_public_address_has_a_path() -> None:
+    assert (
+        public_address(f"https://u:{SECRET}@api.example:8443/v1?key={SECRET}")
+        == "https://api.example:8443/v1"
+    )

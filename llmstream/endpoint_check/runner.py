@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -30,6 +29,7 @@ from llmstream.errors import (
     PermissionDenied,
     ProxyError,
 )
+from llmstream.exchange import public_address
 from llmstream.prices import estimated_price
 from llmstream.streams import Model
 from llmstream.streams.attempts import without_secrets
@@ -210,11 +210,9 @@ def _named(
 
 
 def _address(model: Model[Any]) -> str | None:
-    """The base URL without user, password and query, which may be secret."""
     if in_process(model):
         return None
     try:
-        url = urlsplit(model.provider.address(model.base_url))
+        return public_address(model.provider.address(model.base_url))
     except LLMStreamError:
         return None
-    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"

@@ -15,7 +15,6 @@ import sys
 import time
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from llmstream import Model, Retry
 from llmstream.cli.arguments import number
@@ -45,6 +44,7 @@ from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS
 from llmstream.cli.key_store import api_key_for
 from llmstream.cli.terminal import on_signals, print_message, typed, uncancel
 from llmstream.errors import InvalidRequest, LLMStreamError
+from llmstream.exchange import public_address
 
 __all__ = ["check_writable", "configure", "run", "write_text"]
 
@@ -233,13 +233,11 @@ async def _bench(spec: str, arguments: argparse.Namespace) -> Report:
 
 
 def _address(model: Model) -> str | None:
-    """Returns the base URL without user, password and query, which may be secret."""
     try:
-        url = urlsplit(model.provider.address(model.base_url))
+        return public_address(model.provider.address(model.base_url))
     # A simulator gets its address from the system later.
     except LLMStreamError:
         return None
-    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
 
 
 def _prompts(arguments: argparse.Namespace) -> PromptOf:
