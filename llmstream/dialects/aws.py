@@ -115,7 +115,7 @@ class AWSFrames:
                     self._messages.fail(damage)
                     self.error = damage
                     return payloads
-                self.error = exception_of(Message(headers, payload), provider=self._provider)
+                self.error = exception_of(Message(dict(headers), payload), provider=self._provider)
                 if self.error is not None:
                     return payloads
                 read = self._reading(headers)

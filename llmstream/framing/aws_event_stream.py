@@ -12,6 +12,7 @@ import struct
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from zlib import crc32
 
 import msgspec
@@ -36,9 +37,9 @@ _OVERHEAD = 16
 
 # From the AWS documents.
 _MAX_HEADERS_BYTES = 128 * 1024
-# Each of Bedrock's six types of events has one block of headers, of some 90 bytes; a hostile server may
-# repeat none.
-_REPEATED_BLOCKS = 16
+# Each of Bedrock's six types of events has one block of headers, of some 90 bytes, in all responses; a
+# hostile server may repeat none.
+_REPEATED_BLOCKS = 64
 _REPEATED_BLOCK_BYTES = 512
 
 
@@ -61,14 +62,13 @@ class EventStreamDecoder:
                returned first; then every further call raises it. With none before it, it is raised at once.
     """
 
-    __slots__ = ("_held", "_needed", "_read_before", "error", "max_bytes")
+    __slots__ = ("_held", "_needed", "error", "max_bytes")
 
     def __init__(self, max_bytes: int = 16 * 1024 * 1024) -> None:
         self.max_bytes = max_bytes
         self.error: LLMStreamError | None = None
         self._held = bytearray()  # the unfinished message
         self._needed = _PRELUDE_BYTES  # how many bytes must be held before there is something to read
-        self._read_before: dict[bytes, dict[str, HeaderValue]] = {}  # headers by their block
 
     @property
     def pending(self) -> bool:
@@ -85,7 +85,8 @@ class EventStreamDecoder:
         messages: list[Message] = []
         for block, payload in self.split(chunk):
             try:
-                messages.append(Message(self._headers(block), payload))
+                # Callers may change the headers of a message.
+                messages.append(Message(dict(read_headers(block)), payload))
             except LLMStreamError as error:
                 self.fail(error)
                 if not messages:
@@ -178,16 +179,6 @@ class EventStreamDecoder:
             reason="limit",
         )
 
-    def _headers(self, block: bytes) -> dict[str, HeaderValue]:
-        """Reads the headers of a block; cached, because vendors repeat a few blocks all the time."""
-        known = self._read_before.get(block)
-        if known is None:
-            known = read_headers(block)
-            if len(block) <= _REPEATED_BLOCK_BYTES and len(self._read_before) < _REPEATED_BLOCKS:
-                self._read_before[block] = known
-        # Callers may modify the result, which must not affect the next message with this block.
-        return known.copy()
-
 
 def encode_message(headers: Mapping[str, HeaderValue], payload: bytes) -> bytes:
     """Encodes one message, which `EventStreamDecoder` reads back as an equal Message.
@@ -205,11 +196,15 @@ def encode_message(headers: Mapping[str, HeaderValue], payload: bytes) -> bytes:
     return message + _U32.pack(crc32(message))
 
 
-def read_headers(block: bytes) -> dict[str, HeaderValue]:
-    """Decodes the headers of a message.
+def read_headers(block: bytes) -> Mapping[str, HeaderValue]:
+    """Decodes the headers of a message; the result is shared with other messages.
 
     raises: ProtocolError with reason "header"
     """
+    return _read_repeated(block) if len(block) <= _REPEATED_BLOCK_BYTES else _read_headers(block)
+
+
+def _read_headers(block: bytes) -> dict[str, HeaderValue]:
     headers: dict[str, HeaderValue] = {}
     at = 0
     try:
@@ -222,6 +217,10 @@ def read_headers(block: bytes) -> dict[str, HeaderValue]:
     except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as cause:
         raise _header_error(str(cause)) from cause
     return headers
+
+
+# To read a block costs as much as three events of text, and a short response has five different ones.
+_read_repeated = lru_cache(_REPEATED_BLOCKS)(_read_headers)
 
 
 def _read_value(block: bytes, at: int) -> tuple[HeaderValue, int]:
