@@ -107,6 +107,14 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         out, raw = self.out, self._include_raw
         ready = self._named and not self.complete
         for payload in payloads:
+            text_id = blocks.text_id
+            # Between calls no prose is open: to try this decoder would cost an error for each call, as much as
+            # to decode it.
+            if text_id is None and blocks.reasoning_id is None and self._named:
+                super()._read([payload])
+                if self.done:
+                    return
+                continue
             try:
                 plain = decode(payload)
             except UNREADABLE:
@@ -117,7 +125,7 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
                 # Only collected here: each chunk repeats the counts, of which the last ones count.
                 if plain.usage_metadata is not NO_COUNTS:
                     reported.append(plain.usage_metadata)
-                part, text_id = plain.candidates[0].content.parts[0], blocks.text_id
+                part = plain.candidates[0].content.parts[0]
                 if ready and text_id is not None and part.thought is None:
                     if text := part.text:
                         out.append(TextDelta(text, text_id))
