@@ -255,8 +255,11 @@ class Blocks(Generic[B]):
         block.held += size
         self._reader.hold(size)
 
-    def close(self, index: Hashable) -> None:
-        """Closes an open block; its call, if it has one, is complete."""
+    def close(self, index: Hashable, *, is_known_json: bool = False) -> None:
+        """Closes an open block; its call, if it has one, is complete.
+
+        is_known_json: the input of the call was parsed, and is not parsed again
+        """
         block = self._remove(index)
         metadata = self._closing(block)
         if block.kind in ("text", "reasoning"):
@@ -266,7 +269,7 @@ class Blocks(Generic[B]):
             end = TextEnd if block.kind == "text" else ReasoningEnd
             self._reader.out.append(end(block.id, provider_metadata=metadata))
         elif block.kind == "tool":
-            self._call(block)
+            self._call(block, is_known_json=is_known_json)
 
     def _remove(self, index: Hashable) -> B:
         block = self.opened.pop(index)

@@ -127,34 +127,52 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         index: int | None = None
         most = 0
         for payload in payloads:
-            try:
-                event = decode(payload)
-                delta = event.delta
-            except UNREADABLE:
-                delta = None
-            if delta is None:
-                misses += 1
-            else:
-                kind, content, call = event.type, delta.message.content, delta.message.tool_calls
-                if kind == "content-delta":
-                    block = opened.get(event.index)
-                    if block is not None and block.kind == "text" and content is not None and content.text:
-                        out.append(TextDelta(content.text, block.id))
-                        continue
-                elif kind == "tool-call-delta" and call is not None and (text := call.function.arguments):
-                    if growing is None or event.index != index:
+            # Outside of blocks nothing fits.
+            if opened:
+                try:
+                    event = decode(payload)
+                except UNREADABLE:
+                    misses += 1
+                else:
+                    kind, delta = event.type, event.delta
+                    if delta is None:
+                        misses += 1
+                        if kind == "tool-call-end":
+                            if growing is not None:
+                                self.count(growing)
+                                growing = None
+                            self._call_end(event.index)
+                            if self.done:
+                                return
+                            continue
+                    elif kind == "content-delta":
+                        block, content = opened.get(event.index), delta.message.content
+                        if (
+                            block is not None
+                            and block.kind == "text"
+                            and content is not None
+                            and content.text
+                        ):
+                            out.append(TextDelta(content.text, block.id))
+                            continue
+                    elif (
+                        kind == "tool-call-delta"
+                        and (call := delta.message.tool_calls) is not None
+                        and (text := call.function.arguments)
+                    ):
+                        if growing is None or event.index != index:
+                            if growing is not None:
+                                self.count(growing)
+                                growing = None
+                            index, most = event.index, most or most_held(payloads)
+                            block = opened.get(("call", index, 0))  # see `_call_key`
+                            # Without a brace it may be `null`, in pieces.
+                            if block is not None and (block.parts or (text[0] == "{" and not block.waiting)):
+                                growing = self.growing(block, growing, most)
                         if growing is not None:
-                            self.count(growing)
-                            growing = None
-                        index, most = event.index, most or most_held(payloads)
-                        block = opened.get(("call", index, 0))  # see `_call_key`
-                        # Without a brace it may be `null`, in pieces.
-                        if block is not None and (block.parts or (text[0] == "{" and not block.waiting)):
-                            growing = self.growing(block, growing, most)
-                    if growing is not None:
-                        growing.parts.append(text)
-                        out.append(ToolInputDelta(text, growing.id))
-                        continue
+                            growing.parts.append(text)
+                            out.append(ToolInputDelta(text, growing.id))
+                            continue
             self._read_other(payload, growing)
             growing = None
             if self.done:
@@ -367,7 +385,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         self._closing(block)
         if block.parts and is_json(block.input):
             self._blocks.release()
-            self._blocks.close(key)
+            self._blocks.close(key, is_known_json=True)
         else:
             # Closed once the reason is known: at the token limit the call is cut, else it is invalid.
             self._blocks.hold_back(key)
