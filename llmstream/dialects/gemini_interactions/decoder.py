@@ -88,17 +88,18 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
             super()._read(payloads)
             return
         decode, out, misses = decode_plain_event.decode, self.out, 0
-        steps, responses = self._steps, self._responses
+        opened, responses = self._steps.open, self._responses
         growing: OpenStep | None = None  # a call whose latest fragments are not counted yet
         most = 0
         for payload in payloads:
-            if not self._held and not self._cut:
+            # Outside of steps nothing fits.
+            if opened and not self._held and not self._cut:
                 try:
                     event = decode(payload)
                 except UNREADABLE:
                     misses += 1
                 else:
-                    step, delta = steps.open.get(event.index), event.delta
+                    step, delta = opened.get(event.index), event.delta
                     if step is not None and step.id:
                         if step.kind == "output" and delta.type == "text" and (text := delta.text):
                             responses.content_followed = True
