@@ -225,6 +225,21 @@ class Calls:
             self._reader.count(before)
         return None
 
+    def has_input(self, item: OpenItem, arguments: str) -> bool:
+        """Whether the complete arguments of a function, sent once more, equal its fragments."""
+        if (
+            not arguments
+            or item.kind != "function_call"
+            or item.ended
+            or item.done
+            or INPUT in item.given  # a second time the fragments would be joined again
+            or arguments != "".join(item.parts)
+        ):
+            return False
+        item.given.add(INPUT)
+        item.compared = arguments
+        return True
+
     def _call(self, item: OpenItem) -> None:
         if item.call_id is None:
             return

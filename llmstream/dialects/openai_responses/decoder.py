@@ -100,6 +100,8 @@ class OpenAIResponsesDecoder(PayloadDecoder[WireEvent]):
                             item.parts.append(delta)
                             out.append(ToolInputDelta(delta, item.call_id))
                             continue
+                elif item is not None and self._response.calls.has_input(item, event.arguments):
+                    continue
             misses += 1
             self._read_other(payload, growing)
             growing = None

@@ -82,16 +82,18 @@ class WireEvent(msgspec.Struct, gc=False):
 
 
 class PlainEvent(msgspec.Struct, gc=False):
-    """A piece of text or of the arguments of a call, as nearly all events are.
+    """A piece of text or of the arguments of a call, as nearly all events are; or all arguments again.
 
-    Any type of event is accepted: to raise an error costs as much as to decode four pieces.
+    Any type of event is accepted: to raise an error costs as much as to decode four pieces. Fields are in the
+    order of the wire, in which they are found first.
     """
 
     type: str
     output_index: int = -1
-    delta: str = ""
     content_index: int = -1
+    delta: str = ""
     logprobs: list[None] | None = None
+    arguments: str = ""
 
 
 events: Final = msgspec.json.Decoder(WireEvent)
