@@ -108,8 +108,8 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         ready = self._named and not self.complete
         for payload in payloads:
             text_id = blocks.text_id
-            # Between calls no prose is open: to try this decoder would cost an error for each call, as much as
-            # to decode it.
+            # Between calls no prose is open: this decoder would raise an error for each of them, which takes
+            # as long as to decode it.
             if text_id is None and blocks.reasoning_id is None and self._named:
                 super()._read([payload])
                 if self.done:

@@ -95,11 +95,11 @@ class PlainDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     tool_calls: None = None
 
 
-class PlainChoice(msgspec.Struct, gc=False):
+class PlainChoice(msgspec.Struct, gc=False, kw_only=True):
     """The first choice, while it streams."""
 
-    delta: PlainDelta
     index: Literal[0] = 0
+    delta: PlainDelta
     finish_reason: None = None
     logprobs: None = None
     prompt_logprobs: None = None

@@ -138,14 +138,14 @@ class PlainDelta(msgspec.Struct, gc=False):
     reasoning_opaque: None = None
 
 
-class PlainChoice(msgspec.Struct, gc=False):
+class PlainChoice(msgspec.Struct, gc=False, kw_only=True):
     """The first choice, while it streams."""
 
-    delta: PlainDelta
     index: Literal[0] = 0
+    delta: PlainDelta
+    logprobs: None = None
     finish_reason: None = None
     usage: None = None
-    logprobs: None = None
 
 
 class PlainChunk(msgspec.Struct, gc=False):

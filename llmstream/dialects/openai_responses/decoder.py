@@ -100,7 +100,11 @@ class OpenAIResponsesDecoder(PayloadDecoder[WireEvent]):
                             item.parts.append(delta)
                             out.append(ToolInputDelta(delta, item.call_id))
                             continue
-                elif item is not None and self._response.calls.has_input(item, event.arguments):
+                elif (
+                    item is not None
+                    and event.type == "response.function_call_arguments.done"
+                    and self._response.calls.has_input(item, event.arguments)
+                ):
                     continue
             misses += 1
             self._read_other(payload, growing)
