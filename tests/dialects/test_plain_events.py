@@ -116,6 +116,20 @@ def test_only_its_own_fragments_join_an_input():
     assert [event.delta for event in events if isinstance(event, ls.ToolInputDelta)] == ["{", "a", "c"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "called"),
+    [("response.function_call_arguments.done", True), ("response.other.done", False)],
+)
+def test_arguments_in_one_piece_end_input(kind: str, called: bool):
+    """The call has no end of its item: only its complete arguments show that nothing is missing."""
+    again = {"type": kind, "output_index": 0, "arguments": "{a"}
+    last = {"type": "response.completed", "response": {"status": "completed"}}
+    for include_raw in (False, True):  # with raw events the strict type is not tried
+        decoder = dialect_class("openai-responses")().decoder(provider="any", include_raw=include_raw)
+        events = decoder.feed(responses(piece("a"), again, last))
+        assert any(isinstance(event, ls.ToolCall) for event in events) is called
+
+
 def test_events_of_other_types_are_misses():
     """Each is decoded twice, as long as the strict type is tried."""
     decoder = dialect_class("openai-responses")().decoder(provider="any")
