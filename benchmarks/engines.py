@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,12 @@ ENGINES: dict[str, Callable[[], Any]] = {
 }
 
 
+def missing_package(name: str) -> str | None:
+    """The package that an engine needs and that is not installed."""
+    needed = name.partition("-")[0]
+    return needed if needed in ("dbos", "restate") and find_spec(needed) is None else None
+
+
 async def measured(name: str) -> list[tuple[float, float]]:
     """Milliseconds a step, on the clock and of CPU, of each run."""
     found = []
@@ -178,9 +185,17 @@ async def measured(name: str) -> list[tuple[float, float]]:
 
 
 def main(names: list[str]) -> None:
-    found: dict[str, list[list[float]]] = {name: [] for name in names}
+    for name in names:
+        if name not in ENGINES:
+            sys.exit(f"there is no engine {name!r}: {', '.join(ENGINES)}")
+    found: dict[str, list[list[float]]] = {}
+    for name in names:
+        if package := missing_package(name):
+            print(f"{name:<14} not measured: {package} is not installed (extra: frameworks)")
+        else:
+            found[name] = []
     for _ in range(ROUNDS):
-        for name in names:
+        for name in found:
             command = [sys.executable, "-m", "benchmarks.engines", "--one", name]
             root = Path(__file__).resolve().parents[1]
             done = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)

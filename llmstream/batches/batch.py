@@ -24,7 +24,7 @@ import msgspec
 from llmstream.batches.apis import BatchApi, JobState, NewJob, Outcome, api_of
 from llmstream.batches.record import Part, Record, ids_of
 from llmstream.batches.rows import Reader, Rows, Waiting, Written, lines_in, not_made, own_options, written
-from llmstream.batches.vendor import CUT, GRACE_S, UnknownJob, Vendor
+from llmstream.batches.vendor import GRACE_S, UnknownJob, Vendor
 from llmstream.errors import (
     AuthenticationError,
     BadRequest,
@@ -38,7 +38,6 @@ from llmstream.mapping.lines import JSONLines
 from llmstream.mapping.options import asked_of, list_prices, make
 from llmstream.mapping.result import MapResult
 from llmstream.mapping.row import prompt_function, prompt_name
-from llmstream.streams.attempts import wait_before_retry_s
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt, with_defaults, with_output
 from llmstream.usage import Usage
@@ -523,17 +522,13 @@ class Batch(Generic[Item, T]):
 
         A file may end early at the end of a line, and the rows of the others would be paid again.
         """
-        attempt = 0
-        while True:
-            attempt += 1
-            await self._vendor.download(path, state)
+
+        def is_complete() -> bool:
+            found = self._outcomes_in(part, path)
             # Without any result it is another matter, which `_store` reports.
-            if not 0 < self._outcomes_in(part, path) < min(state.finished, part.size):
-                return
-            wait_s = wait_before_retry_s(self._model.retry, CUT, attempt)
-            if wait_s is None:
-                return
-            await asyncio.sleep(wait_s)
+            return not 0 < found < min(state.finished, part.size)
+
+        await self._vendor.download(path, state, is_complete=is_complete)
 
     def _outcomes_in(self, part: Part, path: str) -> int:
         """Of how many requests a file has results; none in the page of a proxy, or those of another job."""

@@ -6,6 +6,7 @@ import asyncio
 import codecs
 import functools
 import os
+from collections.abc import Callable
 from typing import Any, BinaryIO, Final, TypeVar
 
 import msgspec
@@ -18,7 +19,7 @@ from llmstream.request import Request
 from llmstream.streams.attempts import scrub, wait_before_retry_s, without_secrets
 from llmstream.streams.model import Model
 
-__all__ = ["CUT", "GRACE_S", "UnknownJob", "Vendor"]
+__all__ = ["GRACE_S", "UnknownJob", "Vendor"]
 
 T = TypeVar("T")
 
@@ -29,8 +30,8 @@ _OVERLOADED: Final = 529
 # Of the end of a file of results: most of its lines are shorter.
 _LOOK_BACK: Final = 64 * 1024
 
-CUT: Final[LLMStreamError] = IncompleteStream("a file of results ends early")
-"""Why a file is fetched again."""
+# Why results are fetched again.
+_CUT: Final[LLMStreamError] = IncompleteStream("a file of results ends early")
 
 # For a file of tens of megabytes over a slow connection; a silent server hits the read timeout much sooner.
 _EXCHANGE_S: Final = 900.0
@@ -123,41 +124,47 @@ class Vendor:
                 if found:
                     return found[0]
 
-    async def download(self, path: str, state: JobState) -> None:
-        """Writes the results of a job to a file, JSON lines of the vendor.
+    async def download(
+        self, path: str, state: JobState, *, is_complete: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Writes the results of a job to a file, JSON lines of the vendor; again if lines are cut or missing.
 
-        raises: the vendor's error; TransportError; OSError
+        If they still are after the last attempt, the vendor has no more of them, and complete lines count.
+
+        is_complete: whether the file has all results, asked after each attempt that arrived
+        raises:      the vendor's error; TransportError; OSError
         """
+        attempt = 0
+        while True:
+            attempt += 1
+            failure: LLMStreamError | None = None
+            try:
+                if not await self._write(path, state) and is_complete():
+                    return
+            except LLMStreamError as error:
+                failure = error
+            wait_s = wait_before_retry_s(self._model.retry, failure or _CUT, attempt)
+            if wait_s is None:
+                if failure is not None:
+                    raise failure
+                return
+            await asyncio.sleep(wait_s)
+
+    async def _write(self, path: str, state: JobState) -> bool:
+        """Writes the results once; returns whether one of their files ends in the middle of a line."""
+        cut = False
         with _new(path) as file:
             for line in state.inline:
                 file.write(line + b"\n")
             for http in state.downloads:
-                await self._download_one(http, file)
+                began = file.tell()
+                await exchange(self._model, http, into=file)
+                cut = _is_cut(file, began) or cut
                 file.write(b"\n")
             file.flush()
             # The record names the file next, and must not survive a power failure that the results do not.
             os.fsync(file.fileno())
-
-    async def _download_one(self, http: HttpRequest, file: BinaryIO) -> None:
-        """raises: the vendor's error; the partial data of an interrupted download is truncated again"""
-        began, attempt = file.tell(), 0
-        while True:
-            attempt += 1
-            try:
-                await exchange(self._model, http, into=file)
-                failure, cut = CUT, _is_cut(file, began)
-                if not cut:
-                    return
-            except LLMStreamError as error:
-                failure, cut = error, False
-            wait_s = wait_before_retry_s(self._model.retry, failure, attempt)
-            if wait_s is None and cut:
-                return  # the vendor has no more of it, so that its complete lines count
-            file.seek(began)
-            file.truncate()
-            if wait_s is None:
-                raise failure
-            await asyncio.sleep(wait_s)
+        return cut
 
 
 def _new(path: str) -> BinaryIO:

@@ -158,16 +158,23 @@ async def test_short_file_is_fetched_again(tmp_path: Path, vendor: str, monkeypa
         assert sorted(bench.paid) == sorted(ROWS)
 
 
-async def test_file_that_stays_cut_is_read(tmp_path: Path) -> None:
-    """Then the rows of its missing lines are submitted again, and no others."""
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda body: body[: len(body) * 2 // 3], id="cut"),
+        pytest.param(lambda body: b"".join(body.splitlines(keepends=True)[:5]), id="short"),
+    ],
+)
+async def test_incomplete_file_is_read(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
+    """After three attempts. Then the rows of its missing lines are submitted again, and no others."""
     async with hostile() as bench:
-        # All attempts at the first file: three for its last line, and each of these for the vendor's count.
-        bench.way.spoil = of_results(lambda body: body[: len(body) * 2 // 3], times=9)
+        bench.way.spoil = of_results(spoil, times=3)
         batch = await bench.model("openai").submit(ROWS, keep=tmp_path / "job.json")
         assert answers(await bench.collect(batch)) == EXPECTED
         assert set(bench.paid) == set(ROWS)
         assert len(ROWS) < len(bench.paid) <= len(ROWS) + 4
         assert len(bench.jobs) == 2
+        assert bench.way.kinds.count("results") == 3 + 1
 
 
 NO_RESULTS = {
