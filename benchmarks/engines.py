@@ -4,6 +4,9 @@ Needs the extra `frameworks`, Debian's `postgresql`, Restate's server (`npm inst
 A step is one response of a scripted model and two tools, all instant. Each engine has a process of its own;
 engines take turns, and the figures are medians over all runs: milliseconds a step on the clock, and of CPU in
 the process of the worker, without that of a server.
+
+Beside them, on DBOS with an SQLite file: `dbos-own`, the loop of an agent by hand, in which each response and
+each call is a step of DBOS, and `dbos-pydantic-ai`, an agent of pydantic-ai with its own integration.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import llmstream as ls
+from llmstream.chats import ToolResult
 from llmstream.durable import Runs
 from llmstream.durable.sqlite import SQLiteRunStore
 from llmstream.log import open_logs
@@ -38,17 +42,19 @@ ROUNDS = 3
 Run = Callable[[str], Awaitable[Any]]
 
 
+def weigh(item: int) -> str:
+    """Weigh an item."""
+    return f"item {item}: 2 kg"
+
+
+def answer(request: Request) -> Turn:
+    number = sum(message.role == "assistant" for message in request.messages)
+    if number >= STEPS:
+        return Turn(text="Done.")
+    return Turn(text="Weighing.", calls=(Call("weigh", {"item": 1}), Call("weigh", {"item": 2})))
+
+
 def agent() -> ls.Agent:
-    def weigh(item: int) -> str:
-        """Weigh an item."""
-        return f"item {item}: 2 kg"
-
-    def answer(request: Request) -> Turn:
-        number = sum(message.role == "assistant" for message in request.messages)
-        if number >= STEPS:
-            return Turn(text="Done.")
-        return Turn(text="Weighing.", calls=(Call("weigh", {"item": 1}), Call("weigh", {"item": 2})))
-
     return ls.Agent(ScriptedModel(answer), name="clerk", tools=[weigh], max_steps=STEPS + 1)
 
 
@@ -96,14 +102,19 @@ async def postgres() -> AsyncIterator[Run]:
             yield run
 
 
+def configure_dbos(**options: Any) -> None:
+    from dbos import DBOS
+
+    DBOS(config={"name": "bench", "application_version": "1", "log_level": "ERROR", **options})
+
+
 @asynccontextmanager
 async def dbos(where: str, **database: Any) -> AsyncIterator[Run]:
     from dbos import DBOS, DBOSPortableJSONSerializer
 
     from llmstream.durable.dbos import workflow
 
-    config = {"name": "bench", "serializer": DBOSPortableJSONSerializer(), "application_version": "1"}
-    DBOS(config={**config, **database, "log_level": "ERROR"})
+    configure_dbos(serializer=DBOSPortableJSONSerializer(), **database)
     async with Runs(where) as runs:
         clerk = workflow(agent(), runs)
         DBOS.launch()
@@ -130,6 +141,85 @@ async def dbos_postgres() -> AsyncIterator[Run]:
     with postgres_address() as where:
         async with dbos(where, system_database_url=where) as run:
             yield run
+
+
+@asynccontextmanager
+async def dbos_workflow(work: Callable[[str], Awaitable[Any]]) -> AsyncIterator[Run]:
+    """A function as a workflow, with the steps that it makes itself, in a file as `dbos_sqlite` has it."""
+    from dbos import DBOS
+
+    from llmstream.durable.dbos import engine
+
+    with tempfile.TemporaryDirectory() as folder:
+        configure_dbos(system_database_engine=engine(f"sqlite:{folder}/dbos.db"))
+        registered = DBOS.workflow()(work)
+        DBOS.launch()
+
+        async def run(name: str) -> None:
+            done = await (await DBOS.start_workflow_async(registered, "Weigh.")).get_result()
+            assert done == "Done.", done
+
+        yield run
+        DBOS.destroy()
+
+
+@asynccontextmanager
+async def dbos_own() -> AsyncIterator[Run]:
+    from dbos import DBOS
+
+    model = ScriptedModel(answer)
+
+    @DBOS.step()
+    async def respond(messages: list[ls.Message]) -> ls.Message:
+        return await model.ask(messages)
+
+    @DBOS.step()
+    async def weighed(item: int) -> str:
+        return weigh(item)
+
+    async def work(prompt: str) -> str:
+        messages = [ls.Message.user(prompt)]
+        while True:
+            response = await respond(messages)
+            messages.append(response)
+            if not response.tool_calls:
+                return response.text
+            given = {call.id: json.loads(call.arguments)["item"] for call in response.tool_calls}
+            messages.append(
+                ls.Message.tool([ToolResult(call, await weighed(item)) for call, item in given.items()])
+            )
+
+    async with dbos_workflow(work) as run:
+        yield run
+
+
+@asynccontextmanager
+async def dbos_pydantic_ai() -> AsyncIterator[Run]:
+    from dbos import DBOS
+    from pydantic_ai import Agent
+    from pydantic_ai.durable_exec.dbos import DBOSDurability
+    from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+    def response(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        number = sum(message.kind == "response" for message in messages)
+        if number >= STEPS:
+            return ModelResponse(parts=[TextPart("Done.")])
+        calls = [ToolCallPart("weighed", {"item": item}) for item in (1, 2)]
+        return ModelResponse(parts=[TextPart("Weighing."), *calls])
+
+    @DBOS.step()
+    async def weighed(item: int) -> str:
+        """Weigh an item."""
+        return weigh(item)
+
+    clerk = Agent(FunctionModel(response), name="clerk", tools=[weighed], capabilities=[DBOSDurability()])
+
+    async def work(prompt: str) -> str:
+        return (await clerk.run(prompt)).output
+
+    async with dbos_workflow(work) as run:
+        yield run
 
 
 @asynccontextmanager
@@ -162,14 +252,17 @@ ENGINES: dict[str, Callable[[], Any]] = {
     "postgres": postgres,
     "dbos-sqlite": dbos_sqlite,
     "dbos-postgres": dbos_postgres,
+    "dbos-own": dbos_own,
+    "dbos-pydantic-ai": dbos_pydantic_ai,
     "restate": restate,
 }
 
 
 def missing_package(name: str) -> str | None:
-    """The package that an engine needs and that is not installed."""
-    needed = name.partition("-")[0]
-    return needed if needed in ("dbos", "restate") and find_spec(needed) is None else None
+    """A package that an engine needs and that is not installed."""
+    needed = {"dbos": ["dbos"], "dbos-pydantic-ai": ["pydantic_ai"], "restate": ["restate"]}
+    packages = needed.get(name.partition("-")[0], []) + needed.get(name, [])
+    return next((package for package in packages if find_spec(package) is None), None)
 
 
 async def measured(name: str) -> list[tuple[float, float]]:
@@ -191,7 +284,7 @@ def main(names: list[str]) -> None:
     found: dict[str, list[list[float]]] = {}
     for name in names:
         if package := missing_package(name):
-            print(f"{name:<14} not measured: {package} is not installed (extra: frameworks)")
+            print(f"{name:<16} not measured: {package} is not installed (extra: frameworks)")
         else:
             found[name] = []
     for _ in range(ROUNDS):
@@ -202,7 +295,7 @@ def main(names: list[str]) -> None:
             found[name] += json.loads(done.stdout.splitlines()[-1])
     for name, runs in found.items():
         wall, cpu = (statistics.median(column) for column in zip(*runs, strict=True))
-        print(f"{name:<14} {wall:6.1f} ms wall  {cpu:6.1f} ms CPU a step")
+        print(f"{name:<16} {wall:6.1f} ms wall  {cpu:6.1f} ms CPU a step")
 
 
 if __name__ == "__main__":
