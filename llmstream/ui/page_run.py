@@ -36,7 +36,7 @@ from llmstream.tools.approval import Approve, Deny, PendingCall
 if TYPE_CHECKING:
     from llmstream.agent.run import AgentRun
 
-__all__ = ["CORRECTED", "PageRun", "correct", "settle"]
+__all__ = ["CORRECTED", "PageRun", "calls_below", "correct", "settle"]
 
 CORRECTED: Final = "llmstream.call"
 """The kind of a `Custom` event with the arguments that a call runs with, where the page shows others."""
@@ -150,6 +150,19 @@ class PageRun:
             if call.approval_id and call_id not in self._nested:
                 yield ToolCall(call.name, call.arguments, call_id)
                 yield ToolApprovalRequest(call_id, call.approval_id)
+
+
+def calls_below(events: Iterable[Event]) -> set[str]:
+    """The ids of calls of sub-agents among the calls and results of a page's run: they are in no message."""
+    events = list(events)
+    above = {nested.parent_call for event in events if (nested := nested_event(event)) is not None}
+    ids = {event.tool_call_id for event in events if isinstance(event, ToolCall | ToolResult)}
+    return {call_id for call_id in ids if any(parent in above for parent in _parents(call_id))}
+
+
+def _parents(call_id: str) -> Iterator[str]:
+    """Calls that the id may begin with; ids of vendors may contain slashes of their own."""
+    return (call_id[:place] for place, character in enumerate(call_id) if character == "/")
 
 
 def correct(cards: dict[str, Card], event: Custom) -> bool:

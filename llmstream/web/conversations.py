@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from llmstream.accumulate import Accumulator
-from llmstream.agent.nested import nested_event
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message, Role
 from llmstream.chats.saved import dump_messages, load_messages
@@ -39,7 +38,7 @@ from llmstream.serve import Body
 from llmstream.serve.writers import safe_event
 from llmstream.tools.approval import Approve, Deny
 from llmstream.ui import sse
-from llmstream.ui.page_run import PageRun
+from llmstream.ui.page_run import PageRun, calls_below
 from llmstream.ui.sse import no_run, refusal
 from llmstream.web.store import Conversation, ConversationStore, Decision, Summary, Turn, TurnView, View
 
@@ -437,10 +436,9 @@ def folded(events: Iterable[Event]) -> list[Message]:
     steps = [Accumulator()]
     early: list[ToolResult] = []
     events = list(events)
-    above = {nested.parent_call for event in events if (nested := nested_event(event)) is not None}
+    below = calls_below(events)
     for event in events:
-        # The page shows calls of sub-agents that waited; they are in no message.
-        if isinstance(event, ToolCall | ToolResult) and _is_below(event.tool_call_id, above):
+        if isinstance(event, ToolCall | ToolResult) and event.tool_call_id in below:
             continue
         if isinstance(event, StepStart) and steps[-1].partial.parts:
             steps.append(Accumulator())
@@ -456,11 +454,6 @@ def folded(events: Iterable[Event]) -> list[Message]:
         if step.tool_message is not None:
             messages.append(step.tool_message)
     return messages
-
-
-def _is_below(call_id: str, above: set[str]) -> bool:
-    slashes = [place for place, character in enumerate(call_id) if character == "/"]
-    return any(call_id[:place] in above for place in slashes)
 
 
 def _early_results(results: list[ToolResult]) -> Message:

@@ -44,7 +44,7 @@ from llmstream.events import (
 from llmstream.events import File as FileEvent
 from llmstream.events import Source as SourceEvent
 from llmstream.tools.approval import PendingCall
-from llmstream.ui.page_run import CORRECTED, correct, settle
+from llmstream.ui.page_run import CORRECTED, calls_below, correct, settle
 from llmstream.ui.vercel.writer import APPROVAL_OF_5, Version
 from llmstream.unique_ids import StepIds
 
@@ -223,16 +223,21 @@ def messages_of(earlier: Iterable[Message], events: Iterable[Event]) -> list[Mes
 
     events: all events of the run
     """
-    found = list(earlier)
+    found, events = list(earlier), list(events)
     fold, results = Accumulator(), list[ResultPart]()
     place = last_response(found)
     cards = {} if place is None else {card.id: card for card in cards_of(found[place])}
+    below, new_cards = calls_below(events), list[Card]()
     for event in events:
         # A message for each response of the model, as the run had it.
         if isinstance(event, StepStart):
             _add_step(found, fold.partial, results)
             fold, results = Accumulator(), []
         elif isinstance(event, ToolResult) and not event.preliminary and settle(cards, event):
+            continue
+        # Its person was asked, and the process died before it had stored that the run waits.
+        elif isinstance(event, ToolCall) and event.tool_call_id in below:
+            new_cards.append(Card(event.tool_call_id, event.tool_name, event.input))
             continue
         elif isinstance(event, Custom) and event.kind == CORRECTED:
             if correct(cards, event):
@@ -245,6 +250,9 @@ def messages_of(earlier: Iterable[Message], events: Iterable[Event]) -> list[Mes
     _add_step(found, fold.partial, results)
     if place is not None:
         found[place] = with_cards(found[place], cards.values())
+    last = last_response(found)
+    if last is not None:
+        found[last] = with_cards(found[last], new_cards)
     return settled(found)
 
 

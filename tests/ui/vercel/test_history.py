@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llmstream.chats import Message, Reasoning, Text, ToolCall, ToolResult
+from llmstream.chats.cards import Card, cards_of
 from llmstream.chats.content import outcome_mark
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
@@ -18,6 +19,7 @@ from llmstream.events import (
     TextDelta,
     TextEnd,
     TextStart,
+    ToolApprovalRequest,
 )
 from llmstream.events import ToolCall as CallEvent
 from llmstream.events import ToolResult as ResultEvent
@@ -57,6 +59,27 @@ def test_steps_become_messages() -> None:
     assert found[2].tool_results == [ToolResult("c1", '{"seen":2}', name="look"), cancelled("c2")]
     assert isinstance(found[3].parts[0], Text)
     assert found[3].text == "Half"
+
+
+def test_calls_of_sub_agents_are_in_no_message() -> None:
+    """The page was asked about one, and the process died before it had stored that the run waits."""
+    own = {"llmstream": {"agent": "payer", "parent_call": "c1"}}
+    begun = {"type": "step-start", "step": 0}
+    events: list[Event] = [
+        StreamStart(),
+        StepStart(0),
+        CallEvent("payer", "{}", "c1"),
+        ResultEvent(begun, "c1", "payer", preliminary=True, provider_metadata=own),
+        CallEvent("pay", '{"euros":3}', "c1/d1"),
+        ToolApprovalRequest("c1/d1", "a1"),
+        *LOST,
+    ]
+    found = messages_of([ASKED], events)
+    assert [message.role for message in found] == ["user", "assistant", "tool"]
+    assert [call.id for call in found[1].tool_calls] == ["c1"]
+    assert [result.tool_call_id for result in found[2].tool_results] == ["c1"]
+    # It stays on the page, which shows that it was not done.
+    assert cards_of(found[1]) == [Card("c1/d1", "pay", '{"euros":3}')]
 
 
 def test_resumed_run_has_earlier_calls() -> None:
