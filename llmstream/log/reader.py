@@ -281,12 +281,15 @@ class Readers:
     async def _close_patiently(self, status: RunStatus) -> None:
         # A full disk is still readable: reads alone would never detect that the run cannot be closed.
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._patience_s
+        until: float | None = None
         while True:
             try:
                 await self.close_lost(status)
                 return
             except LogUnavailable as error:
+                # Counted from the first failure, which may take as long by itself: PostgreSQL reports a lock
+                # of a paused process after five seconds, and the next attempt succeeds.
+                until = loop.time() + self._patience_s if until is None else until
                 if not error.retryable or loop.time() >= until:
                     raise
             await asyncio.sleep(_AGAIN_S)

@@ -200,3 +200,28 @@ async def test_commits_are_handed_elsewhere(shared: str, monkeypatch: pytest.Mon
             turn.set()
     assert seen == answer(50)
     assert len(reads) < 10
+
+
+class SlowToFail(MemoryStore):
+    """Fails at first to close a run, after longer than readers have patience."""
+
+    failed = False
+
+    async def append(self, appends: Sequence[Append]) -> Sequence[RunStatus | None]:
+        if appends[0].lost and not self.failed:
+            self.failed = True
+            await asyncio.sleep(0.1)
+            raise ls.LogUnavailable("a paused process has a lock")
+        return await super().append(appends)
+
+
+async def test_a_slow_failure_to_close_is_tried_again() -> None:
+    """The patience of a reader may be shorter than the timeout of one statement."""
+    store = SlowToFail()
+    readers = Readers(store, patience_s=0.05, ours=lambda run: False)
+    await store.acquire(CLAIM._replace(lease_s=0.05))
+    async with asyncio.timeout(10):
+        pages = [page async for page in readers.pages("run", -1, max_replay=None, wait_s=0.0, silence_s=10.0)]
+    assert store.failed
+    assert pages[-1].ended
+    assert pages[-1].status.state == "failed"
