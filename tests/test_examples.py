@@ -6,8 +6,11 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +21,7 @@ import pytest
 
 from llmstream import events, grammar
 from tests import postgres
-from tests.redis_servers import NO_REDIS
+from tests.redis_servers import NO_REDIS, RedisServer
 
 pytestmark = pytest.mark.slow
 
@@ -261,3 +264,61 @@ def test_fleet_pays_each_order_once() -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert " is killed, with order-" in ran.stdout
     assert "6 of 6 orders are done, 6 are paid\n0 orders were paid twice, 0 calls of" in ran.stdout
+
+
+def test_fleet_of_the_compose_file(tmp_path: Path) -> None:
+    """The commands of its containers as processes here, which are started again as `restart: always` does.
+
+    What an engine itself does is not tested: the images, their network, the health check.
+    """
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed (extra: docs)")
+    if shutil.which("redis-server") is None:
+        pytest.skip(NO_REDIS)
+    services = yaml.safe_load((EXAMPLES / "fleet" / "compose.yaml").read_text())["services"]
+    database, folder = postgres.started(), Path(tempfile.mkdtemp(prefix="redis"))
+    redis = RedisServer(folder)
+    redis.start()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    here = {
+        "9000": port,
+        "http://vendor:9000": f"http://127.0.0.1:{port}",
+        "redis://redis:6379/0": redis.url,
+        "postgresql://fleet:fleet@postgres/fleet": database.database("fleet"),
+        "20": "4",  # seconds within which a worker kills itself
+    }
+
+    def of(service: str, *more: str) -> dict[str, Any]:
+        program, *options = [
+            "=".join(here.get(word, word) for word in option.split("=", 1))
+            for option in services[service]["command"]
+        ]
+        return command(f"fleet/{program}", *options, *more)
+
+    ended, killed = threading.Event(), list[int]()
+
+    def work(name: str) -> None:
+        while not ended.is_set():
+            with subprocess.Popen(**of("worker", "--name", name), stderr=subprocess.PIPE) as worker:
+                while worker.poll() is None and not ended.wait(0.05):
+                    pass
+                worker.terminate()
+            if not ended.is_set():
+                killed.append(worker.returncode)
+
+    replicas = services["worker"]["deploy"]["replicas"]
+    with ThreadPoolExecutor(replicas) as pool, subprocess.Popen(**of("vendor")) as vendor:
+        workers = [pool.submit(work, f"worker-{number}") for number in range(replicas)]
+        try:
+            ran = subprocess.run(**of("shop", "--orders", "6"), capture_output=True, timeout=180)
+        finally:
+            ended.set()
+            vendor.terminate()
+    redis.kill()
+    shutil.rmtree(folder)
+    postgres.removed(database)
+    for worker in workers:
+        worker.result()
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "6 of 6 orders are done, 6 are paid\n0 orders were paid twice, 0 calls of" in ran.stdout
+    assert set(killed) <= {-signal.SIGKILL}
