@@ -191,7 +191,8 @@ async def test_a_sleeping_producer_is_fenced(producers, others) -> None:
     assert isinstance(found[-2], ls.ErrorEvent)
     assert found[-2].error.code == "producer-lost"
     os.kill(pid, signal.SIGCONT)
-    assert await producers.ends["asleep"] == "fenced"
+    # Asleep in the middle of a commit, it finds that PostgreSQL has ended its connection, and its lease over.
+    assert await producers.ends["asleep"] in ("fenced", "log-unavailable")
     assert await followed(others[1], "asleep") == found
 
 
