@@ -7,7 +7,6 @@ approves and reads to the end; the next one views the conversation and continues
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from pathlib import Path
 
@@ -18,9 +17,8 @@ from llmstream.log.sqlite import SQLiteStore
 from llmstream.simulator import Call, Turn
 from llmstream.testing import ScriptedModel
 from llmstream.web import Conversations, ConversationStore, Decision, View
-from tests.ui.vercel.test_chat_kills import Point
+from tests.ui.vercel.test_chat_kills import Point, killed_everywhere
 
-from .conftest import ROOT
 from .test_conversations import approval_of, text
 
 LEASE_S = 0.3
@@ -101,21 +99,7 @@ async def check_next_process(folder: Path) -> bool:
 
 @pytest.mark.slow
 async def test_killed_at_every_write(tmp_path: Path) -> None:
-    points = decided = 0
-    while True:
-        folder = tmp_path / str(points)
-        folder.mkdir()
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", __name__, str(folder), str(points)),
-            cwd=ROOT,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        said, _ = await process.communicate()
-        if said:
-            break
-        assert process.returncode == -signal.SIGKILL
-        decided += await check_next_process(folder)
-        points += 1
+    points, decided = await killed_everywhere(__name__, tmp_path, check_next_process)
     assert points > 15
     # After the turn was stored, and before its run begins.
     assert decided > 1

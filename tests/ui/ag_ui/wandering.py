@@ -32,8 +32,8 @@ from llmstream.simulator import Call, Turn
 from llmstream.testing import ScriptedModel
 from llmstream.ui import ag_ui
 from tests.ui.ag_ui.conftest import Client
+from tests.ui.killed_server import Server, serve_on_a_free_port
 
-ROOT = Path(__file__).parents[3]
 KINDS = ("text", "look", "delete", "both", "agent", "again")
 
 
@@ -159,40 +159,7 @@ async def serve_threads(folder: Path) -> None:
     application = web.Application()
     application.router.add_post("/agent", answer)
     application.router.add_get("/thread/{id}", load)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    print(runner.addresses[0][1], flush=True)
-    await asyncio.Event().wait()
-
-
-class Server:
-    """The process, which is there again some time after it was killed."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.url, self.kills = folder, "", 0
-        self.up = asyncio.Event()
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        with (self.folder / "errors").open("a") as errors:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.ui.ag_ui.wandering", str(self.folder)),
-                cwd=ROOT,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=errors,
-            )
-        assert self._process.stdout is not None
-        self.url = f"http://127.0.0.1:{int(await self._process.stdout.readline())}"
-        self.up.set()
-
-    async def kill(self) -> None:
-        assert self._process is not None
-        self.up.clear()
-        self.kills += 1
-        with suppress(ProcessLookupError):  # a kill that was cancelled while it waited
-            self._process.kill()
-        await self._process.wait()
+    await serve_on_a_free_port(application)
 
 
 # The page.
@@ -386,7 +353,7 @@ class Visitor:
 async def check_wandering(folder: Path, clients: list[Client], seed: int, steps: int, kills: int = 0) -> None:
     """Plays it all: a visitor for each client."""
     chance = random.Random(seed)
-    server = Server(folder)
+    server = Server("tests.ui.ag_ui.wandering", folder)
     await server.start()
     try:
         async with aiohttp.ClientSession() as session:

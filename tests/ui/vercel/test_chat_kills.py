@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -117,15 +118,19 @@ async def check_next_server(folder: Path) -> bool:
     return decided
 
 
-@pytest.mark.slow
-async def test_killed_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chats_module, "_START_S", 0.05)
+async def killed_everywhere(
+    module: str, tmp_path: Path, check: Callable[[Path], Awaitable[bool]]
+) -> tuple[int, int]:
+    """Kills a program at each of its points in turn, until it gets to its end, and checks what it leaves.
+
+    returns: how many points there were, and how often the check was true
+    """
     points = decided = 0
     while True:
         folder = tmp_path / str(points)
         folder.mkdir()
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", __name__, str(folder), str(points)),
+            *(sys.executable, "-m", module, str(folder), str(points)),
             cwd=ROOT,
             stdout=asyncio.subprocess.PIPE,
         )
@@ -133,8 +138,15 @@ async def test_killed_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyP
         if said:
             break
         assert process.returncode == -signal.SIGKILL
-        decided += await check_next_server(folder)
+        decided += await check(folder)
         points += 1
+    return points, decided
+
+
+@pytest.mark.slow
+async def test_killed_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chats_module, "_START_S", 0.05)
+    points, decided = await killed_everywhere(__name__, tmp_path, check_next_server)
     assert points > 15
     # About four: after it was stored, around the claim of its run, and before its run may begin. Commits of
     # the run before it take a different number of points each time.

@@ -28,8 +28,8 @@ from llmstream.serve.aiohttp import respond
 from llmstream.simulator import Call, Turn
 from llmstream.testing import ScriptedModel
 from llmstream.ui import vercel
+from tests.ui.killed_server import Server, serve_on_a_free_port
 
-ROOT = Path(__file__).parents[3]
 LEASE_S = 0.5
 KINDS = ("text", "look", "delete", "both", "hold", "agent", "page")
 
@@ -122,44 +122,12 @@ async def serve(folder: Path) -> None:
         application.router.add_post("/chat/{id}/stop", stop)
         application.router.add_get("/chat/{id}", load)
         application.router.add_delete("/chat/{id}", delete)
-        runner = web.AppRunner(application)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        print(runner.addresses[0][1], flush=True)
-        await asyncio.Event().wait()
-
-
-class Server:
-    """The process, which is there again some time after it was killed."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.url, self.kills = folder, "", 0
-        self.up = asyncio.Event()
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        with (self.folder / "errors").open("a") as errors:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.ui.vercel.wandering", str(self.folder)),
-                cwd=ROOT,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=errors,
-            )
-        assert self._process.stdout is not None
-        self.url = f"http://127.0.0.1:{int(await self._process.stdout.readline())}/chat"
-        self.up.set()
-
-    async def kill(self) -> None:
-        assert self._process is not None
-        self.up.clear()
-        self.kills += 1
-        self._process.kill()
-        await self._process.wait()
+        await serve_on_a_free_port(application)
 
 
 @asynccontextmanager
 async def served(folder: Path) -> AsyncIterator[Server]:
-    server = Server(folder)
+    server = Server("tests.ui.vercel.wandering", folder, "/chat")
     await server.start()
     try:
         yield server
