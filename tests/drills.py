@@ -105,6 +105,9 @@ def _counts(report: Path) -> Counter[str]:
 def main() -> int:
     """The command."""
     name, *rest = sys.argv[1:] or [""]
+    if name in ("-h", "--help"):
+        print(__doc__)
+        return 0
     if name not in (*DRILLS, "all"):
         print(__doc__, file=sys.stderr)
         return 2

@@ -8,6 +8,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
+from string import Template
 from typing import Any, Final
 
 import msgspec
@@ -153,6 +154,71 @@ def replayed(call: CallTrace, dialect: str) -> CallTrace:
 # Tests.
 
 
+# A program that `pytest_of` fills in.
+_TEST: Final = Template(
+    '''\
+"""$model: a stream that was recorded, exported by `llmstream inspect`.
+
+It plays the recorded bytes on loopback, in the recorded pieces. Put your own code into `read`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+${imports}import llmstream as ls
+from llmstream.testing import Stepwise, comparable
+
+MODEL = $quoted_model
+CONTENT_TYPE = $content_type
+
+# What each read of the socket returned.
+PIECES = [
+$pieces
+]
+
+# How many pieces of content were there after each of them: text, reasoning, input of tools.
+CONTENT = $content
+
+EVENTS = [
+$events
+]
+
+
+async def read(model: ls.Model) -> AsyncIterator[ls.Event]:
+    """The code under test: yields the events of one answer as they arrive."""
+    async for event in model.events('Hi'):
+        yield event
+
+
+def model_at(url: str) -> ls.Model:
+    return ls.Model(MODEL, base_url=url, api_key='not-a-key', retry=ls.Retry(max_retries=0))
+
+
+async def test_$name() -> None:
+    """Each piece is sent only after all content of those before it has been read."""
+    events: list[ls.Event] = []
+    content = 0
+    async with (
+        Stepwise(PIECES, CONTENT_TYPE$resets) as server,
+        aclosing(read(model_at(server.url))) as reading,
+    ):
+        for number, expected in enumerate(CONTENT):
+            server.send()
+            while content < expected:
+                try:
+                    event = await asyncio.wait_for(anext(reading), 30)
+                except TimeoutError:
+                    raise AssertionError(f'the content of piece {number} is held back') from None
+                events.append(event)
+                content += isinstance(event, ls.TextDelta | ls.ReasoningDelta | ls.ToolInputDelta)
+        server.send()  # the end of the body
+$ending
+    assert comparable(events) == EVENTS
+'''
+)
+
+
 def pytest_of(call: CallTrace) -> bytes:
     """A file for pytest that plays the recorded bytes, in the recorded pieces, and compares the events.
 
@@ -164,71 +230,20 @@ def pytest_of(call: CallTrace) -> bytes:
     error = call.ended.error.code if call.ended is not None and call.ended.error is not None else None
     events = _comparable(call)
     _check_made_of(recording, call, events)
-    resets = error == _RESET
     model = _plain(f"{began.provider}:{began.model or 'model'}")
-    lines = [
-        f'"""{model}: a stream that was recorded, exported by `llmstream inspect`.',
-        "",
-        "It plays the recorded bytes on loopback, in the recorded pieces. Put your own code into `read`.",
-        '"""',
-        "",
-        "import asyncio",
-        "from collections.abc import AsyncIterator",
-        "from contextlib import aclosing",
-        "",
-        *(["import pytest", ""] if error else []),
-        "import llmstream as ls",
-        "from llmstream.testing import Stepwise, comparable",
-        "",
-        f"MODEL = {model!r}",
-        f"CONTENT_TYPE = {recording.content_type!r}",
-        "",
-        "# What each read of the socket returned.",
-        "PIECES = [",
-        *_literals(pieces_of(recording)),
-        "]",
-        "",
-        "# How many pieces of content were there after each of them: text, reasoning, input of tools.",
-        f"CONTENT = {_content_counts(call, recording)!r}",
-        "",
-        "EVENTS = [",
-        *[f"    {value!r}," for value in events],
-        "]",
-        "",
-        "",
-        "async def read(model: ls.Model) -> AsyncIterator[ls.Event]:",
-        '    """The code under test: yields the events of one answer as they arrive."""',
-        "    async for event in model.events('Hi'):",
-        "        yield event",
-        "",
-        "",
-        "def model_at(url: str) -> ls.Model:",
-        "    return ls.Model(MODEL, base_url=url, api_key='not-a-key', retry=ls.Retry(max_retries=0))",
-        "",
-        "",
-        f"async def test_{_name(call)}() -> None:",
-        '    """Each piece is sent only after all content of those before it has been read."""',
-        "    events: list[ls.Event] = []",
-        "    content = 0",
-        "    async with (",
-        f"        Stepwise(PIECES, CONTENT_TYPE{', resets=True' if resets else ''}) as server,",
-        "        aclosing(read(model_at(server.url))) as reading,",
-        "    ):",
-        "        for number, expected in enumerate(CONTENT):",
-        "            server.send()",
-        "            while content < expected:",
-        "                try:",
-        "                    event = await asyncio.wait_for(anext(reading), 30)",
-        "                except TimeoutError:",
-        "                    raise AssertionError(f'the content of piece {number} is held back') from None",
-        "                events.append(event)",
-        "                content += isinstance(event, ls.TextDelta | ls.ReasoningDelta | ls.ToolInputDelta)",
-        "        server.send()  # the end of the body",
-        *_end_of_test(error),
-        "    assert comparable(events) == EVENTS",
-        "",
-    ]
-    return "\n".join(lines).encode()
+    program = _TEST.substitute(
+        model=model,
+        imports="import pytest\n\n" if error else "",
+        quoted_model=repr(model),
+        content_type=repr(recording.content_type),
+        pieces="\n".join(_literals(pieces_of(recording))),
+        content=repr(_content_counts(call, recording)),
+        events="\n".join(f"    {value!r}," for value in events),
+        name=_name(call),
+        resets=", resets=True" if error == _RESET else "",
+        ending="\n".join(_end_of_test(error)),
+    )
+    return program.encode()
 
 
 def _comparable(call: CallTrace) -> list[dict[str, Any]]:

@@ -1,0 +1,32 @@
+"""Every script answers `--help`, and does nothing else then."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file())
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_help(script: Path, tmp_path: Path) -> None:
+    """The help alone is printed, and nothing is written."""
+    first_line = script.read_text(encoding="utf-8").splitlines()[0]
+    command = [sys.executable, script] if "python" in first_line else ["sh", script]
+    done = subprocess.run(
+        [*command, "--help"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.match(r"usage: |[A-Z]", done.stdout)
+    assert done.stderr == ""
+    assert not (ROOT / "--help").exists()  # the name of a folder, for a script that takes one
+    assert not [*tmp_path.iterdir()]
