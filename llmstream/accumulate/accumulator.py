@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from llmstream import events as ev
-from llmstream.accumulate.blocks import OWN_KEY, Block, Input, file_part, result_part, source_part
-from llmstream.chats.content import Custom, Part, Reasoning, Text, ToolCall, ToolResult
+from llmstream.accumulate.blocks import Block, Input, file_part, result_part, source_part
+from llmstream.chats.content import OWN_KEY, Custom, Part, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message, Role
 from llmstream.errors import ErrorInfo, IncompleteStream, InvalidRequest, LLMStreamError
 from llmstream.events import Event

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from llmstream import events
-from llmstream.chats.content import File, Metadata, Part, Reasoning, Source, Text, ToolCall, ToolResult
+from llmstream.chats.content import (
+    OWN_KEY,
+    File,
+    Metadata,
+    Part,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from llmstream.errors import LLMStreamError
 from llmstream.events import merge_metadata
 
@@ -19,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Block", "Input", "file_part", "merge_metadata", "result_part", "source_part"]
 
 # The metadata key for data of our own, not a vendor's, on a part or message.
-OWN_KEY = "llmstream"
 
 _encode = msgspec.json.Encoder().encode
 

@@ -20,9 +20,8 @@ from llmstream.agent.hooks import (
     Stop,
     call_hook,
 )
-from llmstream.agent.nested import OWN_KEY
 from llmstream.agent.state import Expense, RunState
-from llmstream.chats.content import File, Text, ToolCall
+from llmstream.chats.content import OWN_KEY, File, Text, ToolCall
 from llmstream.chats.message import Message, RepeatedCopies, Role
 from llmstream.errors import IncompleteStream, InvalidRequest, LLMStreamError
 from llmstream.events import (

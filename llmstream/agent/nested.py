@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from llmstream.chats.content import ToolCall
+from llmstream.chats.content import OWN_KEY, ToolCall
 from llmstream.chats.message import Message, Role
 from llmstream.events import Event, ResponseMetadata, decode
 from llmstream.events import ToolResult as ToolResultEvent
@@ -39,7 +39,6 @@ __all__ = [
     "turn_calls",
 ]
 
-OWN_KEY = "llmstream"
 """The key of our own entries in `provider_metadata`."""
 
 

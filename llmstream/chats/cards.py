@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.chats.content import Outcome, ToolCall
+from llmstream.chats.content import OWN_KEY, Outcome, ToolCall
 from llmstream.chats.message import Message
 from llmstream.first_use import prepared
 
@@ -21,8 +21,6 @@ __all__ = ["CARDS", "Card", "cards_of", "with_cards"]
 
 CARDS: Final = "calls"
 """The key of the cards in our own metadata."""
-
-_OURS: Final = "llmstream"
 
 # A card is for people; the model of the sub-agent has read the complete result.
 _MAX_CHARS: Final = 50_000
@@ -54,7 +52,7 @@ def cards_of(message: Message) -> list[Card]:
     """The calls of sub-agents that calls of a message have run."""
     found: list[Card] = []
     for call in message.tool_calls:
-        own = (call.metadata or {}).get(_OURS)
+        own = (call.metadata or {}).get(OWN_KEY)
         # The metadata may come from a page.
         if isinstance(own, dict) and CARDS in own:
             try:
@@ -74,10 +72,13 @@ def with_cards(message: Message, cards: Iterable[Card]) -> Message:
     for place, part in enumerate(parts):
         if isinstance(part, ToolCall):
             metadata = dict(part.metadata or {})
-            own = {name: value for name, value in metadata.get(_OURS, {}).items() if name != CARDS}
-            metadata[_OURS] = {**own, CARDS: left} if left else own
-            if not metadata[_OURS]:
-                del metadata[_OURS]
+            found = metadata.get(OWN_KEY)
+            # Another value than a dict is of no use to us; it may come from a page.
+            own = dict(found) if isinstance(found, dict) else {}
+            own.pop(CARDS, None)
+            metadata[OWN_KEY] = {**own, CARDS: left} if left else own
+            if not metadata[OWN_KEY]:
+                del metadata[OWN_KEY]
             parts[place] = msgspec.structs.replace(part, metadata=metadata or None)
             left = []
     return msgspec.structs.replace(message, parts=tuple(parts))

@@ -18,6 +18,7 @@ from llmstream.first_use import make_decoder
 
 __all__ = [
     "CANCELLED",
+    "OWN_KEY",
     "Audio",
     "BasePart",
     "Custom",
@@ -57,17 +58,18 @@ by a stopped run or a crash, before it was done."""
 CANCELLED: Final = "The call was cancelled before it was done. It may have had effects."
 """The result of a call that had not ended, as text for the model."""
 
-_OURS: Final = "llmstream"
+OWN_KEY: Final = "llmstream"
+"""The key of llmstream's own values in the metadata of events, parts and messages. No vendor is sent them."""
 
 
 def outcome_mark(outcome: Outcome) -> Metadata:
     """Metadata that marks the result of a call, in an event or a part. It is never sent to a vendor."""
-    return {_OURS: {"outcome": outcome}}
+    return {OWN_KEY: {"outcome": outcome}}
 
 
 def outcome_of(metadata: Metadata | None) -> Outcome | None:
     """Returns the mark in the metadata of a result; None for a result that the tool gave."""
-    own = (metadata or {}).get(_OURS)
+    own = (metadata or {}).get(OWN_KEY)
     found = own.get("outcome") if isinstance(own, dict) else None
     return found if found in ("denied", "cancelled") else None
 

@@ -21,6 +21,7 @@ import msgspec
 from llmstream.chats.cards import CARDS, Card, cards_of
 from llmstream.chats.content import (
     CANCELLED,
+    OWN_KEY,
     Audio,
     Custom,
     Document,
@@ -48,8 +49,7 @@ __all__ = ["from_ui", "json_value", "output_value", "to_ui"]
 # The key of a message's id in our metadata.
 _ID: Final = "id"
 
-# Our own metadata, and the key of carried fields in it.
-_OURS: Final = "llmstream"
+# The key of carried fields in our metadata.
 _CARRIED: Final = "ui"
 
 _DENIED: Final = "The call was denied. It has not run."
@@ -97,11 +97,11 @@ def from_ui(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
 def _message_metadata(given: Mapping[str, Any]) -> dict[str, Any] | None:
     metadata = given.get("metadata")
     found = {**metadata} if isinstance(metadata, Mapping) else {}
-    found.pop(_OURS, None)  # only ours: a page must not write it
+    found.pop(OWN_KEY, None)  # only ours: a page must not write it
     if isinstance(given.get("id"), str) and given["id"]:
         found[_ID] = given["id"]
     carried = _others(given, {"id", "role", "parts", "metadata"})
-    return (found | ({_OURS: {_CARRIED: carried}} if carried else {})) or None
+    return (found | ({OWN_KEY: {_CARRIED: carried}} if carried else {})) or None
 
 
 def _read(role: object, parts: Iterable[Any], where: str) -> Iterator[Message]:
@@ -304,7 +304,7 @@ def _begun(message: Message, default_id: str) -> dict[str, Any]:
         raise InvalidRequest(f"a UI message cannot have the role {message.role!r}")
     given = message.metadata or {}
     # Our own metadata has ids of the vendor, which are not for the page.
-    metadata = {key: value for key, value in given.items() if key not in (_ID, _OURS)}
+    metadata = {key: value for key, value in given.items() if key not in (_ID, OWN_KEY)}
     message_id = given.get(_ID)
     begun: dict[str, Any] = {"id": message_id if isinstance(message_id, str) else default_id}
     begun |= {"role": str(message.role), "parts": [], **_carried(given)}
@@ -409,12 +409,12 @@ def _with_carried(given: object, carried: dict[str, Any]) -> Metadata | None:
     if isinstance(given, Mapping):
         found = {str(key): dict(value) for key, value in given.items() if isinstance(value, Mapping)}
     if carried:
-        found[_OURS] = {**found.get(_OURS, {}), _CARRIED: carried}
+        found[OWN_KEY] = {**found.get(OWN_KEY, {}), _CARRIED: carried}
     return found or None
 
 
 def _carried(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    own = (metadata or {}).get(_OURS)
+    own = (metadata or {}).get(OWN_KEY)
     carried = own.get(_CARRIED) if isinstance(own, Mapping) else None
     return dict(carried) if isinstance(carried, Mapping) else {}
 
@@ -422,8 +422,8 @@ def _carried(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
 def _shown(metadata: Metadata | None) -> Metadata:
     """The metadata without our outcome, and what the page has in its own place: carried fields, cards."""
     found = dict(metadata or {})
-    own = {k: v for k, v in found.pop(_OURS, {}).items() if k not in (_CARRIED, CARDS, "outcome")}
-    return {**found, _OURS: own} if own else found
+    own = {k: v for k, v in found.pop(OWN_KEY, {}).items() if k not in (_CARRIED, CARDS, "outcome")}
+    return {**found, OWN_KEY: own} if own else found
 
 
 def _with(name: str, value: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.chats.content import (
+    OWN_KEY,
     Audio,
     Custom,
     Document,
@@ -283,7 +284,6 @@ def _replacement(name: str, taken: set[str]) -> str:
 
 FOREIGN_REASONING: Final = "another vendor's reasoning was left out: the API takes only its own"
 
-_OURS: Final = "llmstream"
 _ORIGIN: Final = "origin"
 
 
@@ -310,7 +310,7 @@ class MessageVendors:
     def names(self) -> frozenset[str]:
         """Keys of the metadata of the message and its parts."""
         named = [_vendors(getattr(part, "metadata", None)) for part in self._message.parts]
-        return frozenset().union(*named, _vendors((self._message.metadata or {}).get(_OURS)))
+        return frozenset().union(*named, _vendors((self._message.metadata or {}).get(OWN_KEY)))
 
 
 def is_foreign(part: Reasoning, message: MessageVendors, key: str, provider: str = "") -> bool:
@@ -330,11 +330,11 @@ def is_foreign(part: Reasoning, message: MessageVendors, key: str, provider: str
 
 
 def _mark(provider: str) -> Metadata:
-    return {_OURS: {_ORIGIN: provider}}
+    return {OWN_KEY: {_ORIGIN: provider}}
 
 
 def _origin(metadata: object) -> str | None:
-    ours = metadata.get(_OURS) if isinstance(metadata, dict) else None
+    ours = metadata.get(OWN_KEY) if isinstance(metadata, dict) else None
     origin = ours.get(_ORIGIN) if isinstance(ours, dict) else None
     return origin if isinstance(origin, str) else None
 
@@ -343,4 +343,4 @@ def _vendors(metadata: object) -> set[str]:
     if not isinstance(metadata, dict):
         return set()
     own: dict[str, Any] = metadata
-    return {name for name, value in own.items() if isinstance(value, dict) and name != _OURS}
+    return {name for name, value in own.items() if isinstance(value, dict) and name != OWN_KEY}

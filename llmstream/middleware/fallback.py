@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
+from llmstream.chats.content import OWN_KEY
 from llmstream.errors import ErrorInfo, InvalidRequest, LLMStreamError
 from llmstream.events import (
     ErrorEvent,
@@ -108,7 +109,7 @@ def _opening(held: list[Event], answers: str, tried: list[tuple[str, ErrorInfo]]
     if not tried:
         return held
     record = [{"model": name, "error": msgspec.to_builtins(info)} for name, info in tried]
-    known = ResponseMetadata(provider_metadata={"llmstream": {"answered_by": answers, "tried": record}})
+    known = ResponseMetadata(provider_metadata={OWN_KEY: {"answered_by": answers, "tried": record}})
     warnings: list[Warning] = [
         OtherWarning(f"{_failure_text(name, info)}; the next model was used") for name, info in tried
     ]

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from llmstream.accumulate.blocks import OWN_KEY
-from llmstream.chats.content import Part
+from llmstream.chats.content import OWN_KEY, Part
 from llmstream.chats.message import Message
 from llmstream.dialects.base import Position
 from llmstream.dialects.errors import request_id

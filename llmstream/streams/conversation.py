@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from llmstream.accumulate.accumulator import Accumulator
-from llmstream.accumulate.blocks import OWN_KEY, merge_metadata
-from llmstream.chats.content import Text
+from llmstream.accumulate.blocks import merge_metadata
+from llmstream.chats.content import OWN_KEY, Text
 from llmstream.chats.message import LateCopies, Message, Role, copy_messages
 from llmstream.errors import InvalidRequest
 from llmstream.events import Event, OtherWarning, StreamStart, TextStart

@@ -17,8 +17,8 @@ import msgspec
 from llmstream.agent.nested import nested_event, shown_ids
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.cards import Card
+from llmstream.chats.content import OWN_KEY, outcome_mark, outcome_of
 from llmstream.chats.content import ToolResult as ChatResult
-from llmstream.chats.content import outcome_mark, outcome_of
 from llmstream.chats.ui_form import json_value
 from llmstream.events import (
     Custom,
@@ -167,7 +167,7 @@ def _parents(call_id: str) -> Iterator[str]:
 
 def correct(cards: dict[str, Card], event: Custom) -> bool:
     """Sets the arguments that a person has edited; returns whether they are those of a card."""
-    edited = (event.provider_metadata or {}).get("llmstream", {})
+    edited = (event.provider_metadata or {}).get(OWN_KEY, {})
     card = cards.get(str(edited.get("call_id")))
     if card is not None:
         cards[card.id] = msgspec.structs.replace(card, arguments=str(edited.get("arguments")))
@@ -198,7 +198,7 @@ def _edited(
             arguments = msgspec.json.encode(dict(decision.arguments)).decode()
             # Not a `tool-call`, which the model has not made.
             value = {"call_id": names[call.call_id], "name": call.name, "arguments": arguments}
-            yield Custom(CORRECTED, {"llmstream": value})
+            yield Custom(CORRECTED, {OWN_KEY: value})
 
 
 def _nested_result(event: Event) -> ToolResult | None:
@@ -215,5 +215,5 @@ def _nested_result(event: Event) -> ToolResult | None:
 def _with_cost(finish: Finish, cost: float | None) -> Finish:
     if cost is None:
         return finish
-    metadata = merge_metadata(finish.provider_metadata, {"llmstream": {"cost": cost}})
+    metadata = merge_metadata(finish.provider_metadata, {OWN_KEY: {"cost": cost}})
     return msgspec.structs.replace(finish, provider_metadata=metadata)

@@ -68,6 +68,11 @@ def test_cards_of_a_page_are_not_trusted() -> None:
     assert cards_of(Message.assistant(call)) == []
 
 
+def test_foreign_metadata_is_replaced() -> None:
+    call = ToolCall("c", "cleaner", "{}", metadata={"llmstream": [1]})  # type: ignore[dict-item]
+    assert cards_of(with_cards(Message.assistant(call), [WAITS])) == [WAITS]
+
+
 def test_cards_are_dumped() -> None:
     """Behind the calls of their message; those that nobody has decided about are cancelled."""
     for version, denied in ((6, "output-denied"), (5, "output-error")):

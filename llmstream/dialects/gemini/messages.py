@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.chats.content import (
+    OWN_KEY,
     Audio,
     Custom,
     Document,
@@ -165,7 +166,7 @@ class PartWriter:
         except Unsupported as error:
             self._warn(f"a file of type {part.media_type!r} was left out: {error.message}")
             return None
-        if (part.metadata or {}).get("llmstream", {}).get("reasoning"):
+        if (part.metadata or {}).get(OWN_KEY, {}).get("reasoning"):
             written["thought"] = True
         return written
 

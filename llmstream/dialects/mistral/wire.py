@@ -17,7 +17,6 @@ from llmstream.usage import Usage
 __all__ = [
     "FINISH_REASONS",
     "KEY",
-    "OWN_KEY",
     "CallFragment",
     "Choice",
     "Chunk",
@@ -121,9 +120,6 @@ decode_plain_chunk: Final = msgspec.json.Decoder(PlainChunk)
 
 # Key of this dialect's metadata, on every provider.
 KEY: Final = "mistral"
-
-# Key of the library's metadata of a message.
-OWN_KEY: Final = "llmstream"
 
 FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from llmstream.chats.content import (
+    OWN_KEY,
     Audio,
     Custom,
     Document,
@@ -150,7 +151,6 @@ def _document(
 # the wire shows it: reasoning goes back in the fields in which that request had it. They are stored in the
 # metadata of the reasoning: `{"llmstream": {"sent_as": {PROVIDER: [FIELD]}}}`.
 
-_OURS: Final = "llmstream"
 _SENT_AS: Final = "sent_as"
 _FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_text")
 
@@ -159,7 +159,7 @@ def sent_as(provider: str, message: Mapping[str, Any]) -> tuple[str, Metadata]:
     """Returns the reasoning in the text fields of a message, and its mark; both empty if there is none."""
     text = next((str(message[name]) for name in _FIELDS if message.get(name)), "")
     fields = [name for name in _FIELDS if text and message.get(name) == text]
-    return text, {_OURS: {_SENT_AS: {provider: fields}}} if fields else {}
+    return text, {OWN_KEY: {_SENT_AS: {provider: fields}}} if fields else {}
 
 
 def fields_of_request(thoughts: Iterable[Reasoning], provider: str) -> tuple[str, ...]:
@@ -169,7 +169,7 @@ def fields_of_request(thoughts: Iterable[Reasoning], provider: str) -> tuple[str
 
 
 def _fields(part: Reasoning, provider: str) -> tuple[str, ...]:
-    ours = part.metadata.get(_OURS) if isinstance(part.metadata, dict) else None
+    ours = part.metadata.get(OWN_KEY) if isinstance(part.metadata, dict) else None
     marks = ours.get(_SENT_AS) if isinstance(ours, dict) else None
     names = marks.get(provider) if isinstance(marks, dict) else None
     return tuple(name for name in _FIELDS if name in names) if isinstance(names, list) else ()

@@ -14,6 +14,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from llmstream.chats.content import OWN_KEY
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, Finish, ResponseMetadata, RetryNotice, StreamStart, Usage
 from llmstream.middleware.caching.flights import Flight, Flights
@@ -231,4 +232,4 @@ class _Mark:
 
 
 def _marked(facts: dict[str, Any]) -> Event:
-    return ResponseMetadata(provider_metadata={"llmstream": facts})
+    return ResponseMetadata(provider_metadata={OWN_KEY: facts})

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.agent.nested import NestedEvent, nested_event
-from llmstream.chats.content import data_url
+from llmstream.chats.content import OWN_KEY, data_url
 from llmstream.events import (
     Custom,
     ErrorEvent,
@@ -44,7 +44,7 @@ from llmstream.events import (
 )
 from llmstream.ui.ag_ui.application import KEY
 from llmstream.ui.ag_ui.messages import Messages
-from llmstream.ui.ag_ui.output import OWN, WIDEST_FRAME, Output, Waiting, builtins, packed, present
+from llmstream.ui.ag_ui.output import WIDEST_FRAME, Output, Waiting, builtins, packed, present
 
 __all__ = ["AgentEvents"]
 
@@ -103,7 +103,7 @@ class AgentEvents:
 
     def custom(self, name: str, value: Any) -> None:
         """Writes a `CUSTOM` event, for what AG-UI has no event for."""
-        self._out.write("CUSTOM", name=f"{OWN}.{name}", value=value, **self._tag)
+        self._out.write("CUSTOM", name=f"{OWN_KEY}.{name}", value=value, **self._tag)
 
     def result_id(self, call_id: str) -> str:
         """Returns the id of the message with the result of a call."""
@@ -117,7 +117,7 @@ class AgentEvents:
         for call_id, event in self._approvals.items():
             call = self._calls.get(call_id)
             shown = self._shown(call_id) if call is None else call.shown
-            changed = (event.provider_metadata or {}).get(OWN, {})
+            changed = (event.provider_metadata or {}).get(OWN_KEY, {})
             name = changed.get("tool_name", "" if call is None else call.name)
             text = changed.get("input")
             if self._is_hidden and call is not None:
@@ -160,7 +160,7 @@ class AgentEvents:
                 continue
             self._end_call(call)
             if call.cut:
-                metadata = {OWN: {"isError": True, "incomplete": True}}
+                metadata = {OWN_KEY: {"isError": True, "incomplete": True}}
                 self._write_result(call_id, call.shown, _CUT_OFF, metadata)
                 del self._calls[call_id]
         self._end_step()
@@ -191,7 +191,7 @@ class AgentEvents:
     def _end_step(self) -> None:
         if self._step_name is None:
             return
-        facts = {"metadata": {OWN: self._step_facts}} if self._step_facts else {}
+        facts = {"metadata": {OWN_KEY: self._step_facts}} if self._step_facts else {}
         self._out.write("STEP_FINISHED", stepName=self._step_name, **facts, **self._tag)
         self._step_name, self._step_facts = None, {}
 
@@ -307,15 +307,15 @@ class AgentEvents:
         call = self._calls.pop(call_id, None)
         self._approvals.pop(call_id, None)
         is_text = isinstance(event.result, str)
-        own = (event.provider_metadata or {}).get(OWN, {})
+        own = (event.provider_metadata or {}).get(OWN_KEY, {})
         # Our marks in the event, such as that of a denied call, are passed on.
         marks = {**own, **_true(isError=event.is_error, json=not is_text), **_flags(event)}
         content = event.result if is_text else _encode(event.result).decode()
-        metadata = {OWN: marks} if marks else {}
+        metadata = {OWN_KEY: marks} if marks else {}
         message_id = self._write_result(
             call_id, self._shown(call_id) if call is None else call.shown, content, metadata
         )
-        foreign = {key: value for key, value in (event.provider_metadata or {}).items() if key != OWN}
+        foreign = {key: value for key, value in (event.provider_metadata or {}).items() if key != OWN_KEY}
         if foreign:
             self._messages.encrypted("message", message_id, packed(foreign))
 
@@ -456,7 +456,7 @@ class _Call:
 
     @property
     def marked(self) -> dict[str, Any]:
-        return {"metadata": {OWN: dict(self.marks)}} if self.marks else {}
+        return {"metadata": {OWN_KEY: dict(self.marks)}} if self.marks else {}
 
 
 _WRITE: Final[Mapping[type, Callable[[AgentEvents, Any], None]]] = {

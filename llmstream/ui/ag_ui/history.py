@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.chats.content import (
+    OWN_KEY,
     Audio,
     Document,
     Image,
@@ -31,7 +32,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.events import merge_metadata
 from llmstream.ui.ag_ui import wire
 from llmstream.ui.ag_ui.messages import response_of
-from llmstream.ui.ag_ui.output import OWN, unpacked
+from llmstream.ui.ag_ui.output import unpacked
 
 __all__ = ["ContentReader", "History"]
 
@@ -194,13 +195,13 @@ def _fit(blocks: list[Any], text: str) -> bool:
 
 
 def _own(metadata: object) -> dict[str, Any]:
-    own = metadata.get(OWN) if isinstance(metadata, dict) else None
+    own = metadata.get(OWN_KEY) if isinstance(metadata, dict) else None
     return own if isinstance(own, dict) else {}
 
 
 def _outcome(own: dict[str, Any]) -> Metadata | None:
     """The mark of a call that a person denied, or that was cancelled."""
-    return {OWN: {"outcome": own["outcome"]}} if own.get("outcome") in ("denied", "cancelled") else None
+    return {OWN_KEY: {"outcome": own["outcome"]}} if own.get("outcome") in ("denied", "cancelled") else None
 
 
 def _metadata(encrypted: object) -> Metadata | None:

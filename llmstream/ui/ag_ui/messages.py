@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from llmstream.chats.content import OWN_KEY
 from llmstream.events import (
     Event,
     Metadata,
@@ -16,7 +17,7 @@ from llmstream.events import (
     TextStart,
     merge_metadata,
 )
-from llmstream.ui.ag_ui.output import OWN, Output, packed
+from llmstream.ui.ag_ui.output import Output, packed
 from llmstream.ui.numbers import whole_number
 
 __all__ = ["Messages", "response_of"]
@@ -199,4 +200,4 @@ class _Message:
 
     @property
     def marks(self) -> dict[str, Any]:
-        return {"metadata": {OWN: {"incomplete": True}}} if self.incomplete else {}
+        return {"metadata": {OWN_KEY: {"incomplete": True}}} if self.incomplete else {}

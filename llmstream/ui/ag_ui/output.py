@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import msgspec
 
+from llmstream.chats.content import OWN_KEY
 from llmstream.errors import ErrorInfo, Unsupported
 from llmstream.events import File, Metadata, ReasoningFile, Usage
 from llmstream.unique_ids import UniqueIds
 
 __all__ = [
-    "OWN",
     "WIDEST_FRAME",
     "Output",
     "Settings",
@@ -29,8 +29,6 @@ __all__ = [
     "unpacked",
 ]
 
-OWN: Final = "llmstream"
-"""Our key in `metadata`, and the prefix of our names of CUSTOM events."""
 
 # The buffer of the client's parser: a larger frame ends its reading (`transform/sse.ts` of 1.0.0).
 WIDEST_FRAME: Final = 10 * 1024 * 1024
@@ -180,19 +178,19 @@ def builtins(value: Any) -> Any:
 
 def packed(metadata: Metadata | list[tuple[int, Metadata | None]]) -> str:
     """Returns metadata as an `encryptedValue`: of one block, or of a text's blocks with their lengths."""
-    return _encode({OWN: metadata}).decode()
+    return _encode({OWN_KEY: metadata}).decode()
 
 
 def unpacked(value: object) -> Any:
     """Reverses `packed`, with lists for tuples; returns None for other values."""
-    if not isinstance(value, str) or not value.startswith(f'{{"{OWN}":'):
+    if not isinstance(value, str) or not value.startswith(f'{{"{OWN_KEY}":'):
         return None
     try:
         # Not msgspec: what the client sends back may have lone surrogates, which msgspec refuses.
         found = json.loads(value)
     except (ValueError, RecursionError):
         return None
-    return found.get(OWN) if isinstance(found, dict) else None
+    return found.get(OWN_KEY) if isinstance(found, dict) else None
 
 
 # Interrupts: the questions about calls that wait for a person's decision.
@@ -235,7 +233,7 @@ def interrupt_of(waiting: Waiting, expires_at_s: float | None = None) -> dict[st
         message = f"May {waiting.name} run?"
     if waiting.input is not None:
         message = f"May {waiting.name} run with {waiting.input}?"
-        metadata = {OWN: {"toolName": waiting.name, "input": waiting.input}}
+        metadata = {OWN_KEY: {"toolName": waiting.name, "input": waiting.input}}
     return {
         "id": waiting.approval_id,
         "reason": "tool_call",

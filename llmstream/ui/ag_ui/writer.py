@@ -12,11 +12,12 @@ from typing import Any, Final, TypedDict
 
 import msgspec
 
+from llmstream.chats.content import OWN_KEY
 from llmstream.errors import ErrorInfo, InvalidRequest
 from llmstream.events import ErrorEvent, Event, File, Finish, ReasoningFile, StreamStart, Usage
 from llmstream.serve.writers import PING, UNBUFFERED
 from llmstream.ui.ag_ui.agent_events import AgentEvents
-from llmstream.ui.ag_ui.output import OWN, Output, Settings, Waiting, builtins, interrupt_of, present
+from llmstream.ui.ag_ui.output import Output, Settings, Waiting, builtins, interrupt_of, present
 
 __all__ = ["PROTOCOL_VERSION", "Writer", "WriterOptions"]
 
@@ -171,8 +172,8 @@ class Writer:
         else:
             self._agent.close(failed=True)
             fields = self._error_fields(error)
-            facts = self._facts(event) | fields.pop("metadata")[OWN]
-            self._out.write("RUN_ERROR", **fields, metadata={OWN: facts}, **self._usage(event.usage))
+            facts = self._facts(event) | fields.pop("metadata")[OWN_KEY]
+            self._out.write("RUN_ERROR", **fields, metadata={OWN_KEY: facts}, **self._usage(event.usage))
         self._is_over = True
 
     def _was_stopped(self, error: ErrorInfo) -> bool:
@@ -191,7 +192,7 @@ class Writer:
             outcome = {"outcome": self._outcome(interrupts, unanswered)}
         if waiting and not self._is_current:
             self._agent.custom("interrupts", interrupts)
-        ended = {"metadata": {OWN: self._facts(event)}, **self._usage(event.usage)}
+        ended = {"metadata": {OWN_KEY: self._facts(event)}, **self._usage(event.usage)}
         self._out.write("RUN_FINISHED", **self._ids, **outcome, **ended)
 
     def _facts(self, event: Finish) -> dict[str, Any]:
@@ -231,7 +232,7 @@ class Writer:
 
     def _error_fields(self, error: ErrorInfo) -> dict[str, Any]:
         facts = {"retryable": error.retryable, **present(retryAfterS=error.retry_after_s)}
-        return {"message": self._error_text(error), "code": error.code, "metadata": {OWN: facts}}
+        return {"message": self._error_text(error), "code": error.code, "metadata": {OWN_KEY: facts}}
 
 
 def _difference(total: Usage, counted: Usage) -> Usage:

@@ -9,7 +9,17 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.chats.content import Custom, File, Metadata, Part, Reasoning, Text, ToolCall, ToolResult
+from llmstream.chats.content import (
+    OWN_KEY,
+    Custom,
+    File,
+    Metadata,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.gemini.messages import camel, read_response
 from llmstream.dialects.gemini.parts import snake
@@ -177,7 +187,7 @@ def _typed(kind: str, metadata: Metadata | None) -> Metadata:
 
 
 def _drafted(part: dict[str, Any], metadata: Metadata | None) -> Metadata | None:
-    return {**(metadata or {}), "llmstream": {"reasoning": True}} if part.get("thought") else metadata
+    return {**(metadata or {}), OWN_KEY: {"reasoning": True}} if part.get("thought") else metadata
 
 
 def _bytes(blob: dict[str, Any]) -> tuple[str, bytes]:

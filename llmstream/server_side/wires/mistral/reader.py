@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.chats.content import (
+    OWN_KEY,
     Audio,
     Document,
     Image,
@@ -19,7 +20,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message
 from llmstream.dialects.mistral.request import FIELDS, decode_media
-from llmstream.dialects.mistral.wire import KEY, OWN_KEY
+from llmstream.dialects.mistral.wire import KEY
 from llmstream.dialects.requests import Field
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest
