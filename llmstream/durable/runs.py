@@ -211,10 +211,20 @@ class Runs:
         Call it in each worker. It runs until it is cancelled, or with `once` until the runs that are due now
         have ended or wait; it polls every half second.
 
-        agents: by the name that their runs have
+        agents: by the name that their runs have; runs of other names are left to other workers
         limit:  how many runs this process has at once
         returns: how many runs it has taken over
+        raises:  InvalidRequest without an agent
         """
+        if not isinstance(agents, Mapping) or not agents:
+            raise InvalidRequest(
+                f'resume() takes agents by their names, as {{"clerk": clerk}}; got {agents!r}'
+            )
+        for name, agent in agents.items():
+            if name != agent.name:  # on purpose only after an agent was renamed
+                _log.warning(
+                    "runs of %r are resumed with the agent %r, which has another name", name, agent.name
+                )
         await self._open()
         taken, mine = 0, set[asyncio.Task[None]]()
         while True:

@@ -93,6 +93,19 @@ async def test_decision_while_nobody_runs(place: str, effects: Effects) -> None:
         assert len(effects.lines("tool")) == len(effects.lines("asked")) == 3
 
 
+async def test_a_misspelt_name_is_reported(
+    place: str, effects: Effects, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Runs(place) as runs:
+        for agents in ({}, [clerk(effects)]):
+            with pytest.raises(InvalidRequest, match="by their names"):
+                await runs.resume(agents, once=True)  # type: ignore[arg-type]
+        assert await runs.resume({"clerk": clerk(effects)}, once=True) == 0
+        assert caplog.messages == []
+        assert await runs.resume({"clark": clerk(effects)}, once=True) == 0
+    assert caplog.messages == ["runs of 'clark' are resumed with the agent 'clerk', which has another name"]
+
+
 async def test_message_reaches_the_next_step(place: str, effects: Effects) -> None:
     async with Runs(place) as runs:
         run = runs.stream(clerk(effects, approval=True), "order", PROMPT)
