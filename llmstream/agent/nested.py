@@ -39,8 +39,6 @@ __all__ = [
     "turn_calls",
 ]
 
-"""The key of our own entries in `provider_metadata`."""
-
 
 class NestedEvent(NamedTuple):
     """An event of a sub-agent.

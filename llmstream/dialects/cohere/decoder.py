@@ -127,57 +127,54 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         index: int | None = None
         most = 0
         for payload in payloads:
-            # Outside of blocks nothing fits.
-            if opened:
+            kind = ""
+            if opened:  # outside of blocks nothing fits
                 try:
                     event = decode(payload)
+                    kind = event.type
                 except UNREADABLE:
                     misses += 1
-                else:
-                    kind, delta = event.type, event.delta
-                    if delta is None:
-                        misses += 1
-                        if kind == "tool-call-end":
-                            if growing is not None:
-                                self.count(growing)
-                                growing = None
-                            self._call_end(event.index)
-                            if self.done:
-                                return
-                            continue
-                    elif kind == "content-delta":
-                        block, content = opened.get(event.index), delta.message.content
-                        if (
-                            block is not None
-                            and block.kind == "text"
-                            and content is not None
-                            and content.text
-                        ):
-                            out.append(TextDelta(content.text, block.id))
-                            continue
-                    elif (
-                        kind == "tool-call-delta"
-                        and (call := delta.message.tool_calls) is not None
-                        and (text := call.function.arguments)
-                    ):
-                        if growing is None or event.index != index:
-                            if growing is not None:
-                                self.count(growing)
-                                growing = None
-                            index, most = event.index, most or most_held(payloads)
-                            block = opened.get(("call", index, 0))  # see `_call_key`
-                            # Without a brace it may be `null`, in pieces.
-                            if block is not None and (block.parts or (text[0] == "{" and not block.waiting)):
-                                growing = self.growing(block, growing, most)
-                        if growing is not None:
-                            growing.parts.append(text)
-                            out.append(ToolInputDelta(text, growing.id))
-                            continue
+            if kind == "content-delta" and (delta := event.delta) is not None:
+                block, content = opened.get(event.index), delta.message.content
+                if block is not None and block.kind == "text" and content is not None and content.text:
+                    out.append(TextDelta(content.text, block.id))
+                    continue
+            elif kind == "tool-call-delta" and (delta := event.delta) is not None:
+                call = delta.message.tool_calls
+                if call is not None and (text := call.function.arguments):
+                    if growing is None or event.index != index:
+                        index, most = event.index, most or most_held(payloads)
+                        growing = self._plain_call(index, text, growing, most)
+                    if growing is not None:
+                        growing.parts.append(text)
+                        out.append(ToolInputDelta(text, growing.id))
+                        continue
+            elif kind and event.delta is None:
+                misses += 1
+                if kind == "tool-call-end":
+                    if growing is not None:
+                        self.count(growing)
+                        growing = None
+                    self._call_end(event.index)
+                    if self.done:
+                        return
+                    continue
             self._read_other(payload, growing)
             growing = None
             if self.done:
                 return
         self._end_plain(growing, misses, len(payloads))
+
+    def _plain_call(
+        self, index: int | None, text: str, before: OpenBlock | None, most: int
+    ) -> OpenBlock | None:
+        """The open call of an index, after another one; None if its input may still be `null`, in pieces."""
+        if before is not None:
+            self.count(before)
+        block = self._opened.get(("call", index, 0))  # see `_call_key`
+        if block is None or not (block.parts or (text[0] == "{" and not block.waiting)):
+            return None
+        return self.growing(block, None, most)
 
     def on(self, wire: WireEvent) -> None:
         """Maps one event."""
