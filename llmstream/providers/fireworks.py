@@ -3,13 +3,13 @@
 - The path of the address may be missing, as in Fireworks' own SDK.
 - Reasoning arrives as `reasoning_content`; some models leave it in the text between `<think>` tags, which
   are split off.
-- `reasoning_effort` knows `none` and `low` to `high`, with some models `max`. gpt-oss, MiniMax-M2 and
+- `reasoning_effort` is `none` or `low` to `high`, for some models also `max`. gpt-oss, MiniMax-M2 and
   GLM-5.3 refuse `none`: the lowest is sent in its place. The efforts of each model are in
-  `llmstream/model_rules/open_models.py`; what is not known becomes the next higher, with a warning.
+  `llmstream/model_rules/open_models.py`; an unknown one is replaced by the next higher, with a warning.
 - A budget for thinking is sent as `thinking{type, budget_tokens}`; beside an effort it is left out, with a
   warning.
 - PDFs are refused before anything is sent, because no page documents them; text documents are sent as text.
-- `top_k` is known, the length of an answer is `max_tokens`.
+- `top_k` is supported; the limit of an answer's length is `max_tokens`.
 
 Sources:
 

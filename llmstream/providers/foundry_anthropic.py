@@ -6,7 +6,7 @@
 - MODEL is the deployment. What a Claude takes depends on its name, so a deployment is best named as the
   model, as Foundry does by default: `claude-sonnet-4-5`. Another name gets what all models take.
 - Anthropic's SDK sends the key as `x-api-key` and, for old servers, as `api-key` too; here it is sent once.
-- Batches and the list of models are not there.
+- It has neither batches nor a list of models.
 
 Sources:
 

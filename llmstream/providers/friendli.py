@@ -3,7 +3,7 @@
 - Thinking is switched by `chat_template_kwargs.enable_thinking`, efforts go as `reasoning_effort`, a budget
   as `reasoning_budget`.
 - `parse_reasoning: true` is sent, so that reasoning arrives as `reasoning_content`;
-  `provider_options={"friendli": {"parse_reasoning": False}}` leaves them in the text.
+  `provider_options={"friendli": {"parse_reasoning": False}}` leaves it in the text.
 - The model's name decides which efforts it knows and whether thinking can be switched off:
   `llmstream/model_rules/open_models.py`.
 - PDFs and audio are refused before anything is sent; text documents are sent as text.

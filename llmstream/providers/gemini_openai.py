@@ -60,5 +60,5 @@ GEMINI_OPENAI = Provider(
     key_env=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"),
     aliases=("google-openai", "gemini-compat"),
     docs="https://ai.google.dev/gemini-api/docs/openai",
-    notes="Google's compatibility layer over Gemini; signatures of tool calls go back unasked",
+    notes="Google's compatibility layer over Gemini; signatures of tool calls are sent back automatically",
 )

@@ -6,8 +6,8 @@
 - An error may be a string in `x_groq.error`, or an SSE event `error`.
 - Reasoning arrives as `reasoning` where `reasoning_format` is `parsed`, which we ask for together with an
   effort; it goes back under the same name. gpt-oss always sends it this way and refuses `reasoning_format`.
-  Qwen3 knows the efforts `none` and `default`, Qwen3.8 also `low` to `high` (of which the last is the
-  model's `xhigh`), gpt-oss `low` to `high`, Llama none.
+  Qwen3 has the efforts `none` and `default`, Qwen3.8 also `low` to `high` (`high` is the model's
+  `xhigh`), gpt-oss `low` to `high`, Llama none.
 - The penalties are "not yet supported by any of our models" (Groq's SDK 1.7.0); they are left out with a
   warning.
 - Sources differ on schemas with streaming: LiteLLM requests the complete answer, pydantic-ai streams it,
