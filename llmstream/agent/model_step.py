@@ -21,7 +21,7 @@ from llmstream.agent.hooks import (
     call_hook,
 )
 from llmstream.agent.state import Expense, RunState
-from llmstream.chats.content import OWN_KEY, File, Text, ToolCall
+from llmstream.chats.content import File, Text, ToolCall, own_values
 from llmstream.chats.message import Message, RepeatedCopies, Role
 from llmstream.errors import IncompleteStream, InvalidRequest, LLMStreamError
 from llmstream.events import (
@@ -313,7 +313,7 @@ class ModelResponse:
         elif isinstance(event, RetryNotice):
             self.cut_call = False
         if isinstance(event, ResponseMetadata) and event.provider_metadata:
-            own = event.provider_metadata.get(OWN_KEY, {})
+            own = own_values(event.provider_metadata)
             self.model_name = own.get("answered_by", self.model_name)  # set by a fallback
         if "first_event_s" not in self._times:
             self._times["first_event_s"] = self._clock() - self._began

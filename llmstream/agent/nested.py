@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from llmstream.chats.content import OWN_KEY, ToolCall
+from llmstream.chats.content import OWN_KEY, ToolCall, own_values
 from llmstream.chats.message import Message, Role
 from llmstream.events import Event, ResponseMetadata, decode
 from llmstream.events import ToolResult as ToolResultEvent
@@ -89,7 +89,7 @@ def nested_event(event: Event) -> NestedEvent | None:
     """
     if not isinstance(event, ToolResultEvent) or not event.preliminary:
         return None
-    own = (event.provider_metadata or {}).get(OWN_KEY, {})
+    own = own_values(event.provider_metadata)
     if "parent_call" not in own:
         return None
     return NestedEvent(
@@ -136,7 +136,7 @@ def in_step(event: Event, step: int, ids: StepIds) -> Event:
     if shown is block_id:
         return event
     changes: dict[str, Any] = {field: shown}
-    own = (getattr(event, "provider_metadata", None) or {}).get(OWN_KEY, {})
+    own = own_values(getattr(event, "provider_metadata", None))
     if "parent_call" in own:
         changes["provider_metadata"] = {OWN_KEY: {**own, "parent_call": shown}}
     return msgspec.structs.replace(event, **changes)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.chats.content import OWN_KEY, Outcome, ToolCall
+from llmstream.chats.content import OWN_KEY, Outcome, ToolCall, own_values
 from llmstream.chats.message import Message
 from llmstream.first_use import prepared
 
@@ -52,10 +52,9 @@ def cards_of(message: Message) -> list[Card]:
     """The calls of sub-agents that calls of a message have run."""
     found: list[Card] = []
     for call in message.tool_calls:
-        own = (call.metadata or {}).get(OWN_KEY)
-        # The metadata may come from a page.
-        if isinstance(own, dict) and CARDS in own:
-            try:
+        own = own_values(call.metadata)
+        if CARDS in own:
+            try:  # they may come from a page
                 found += msgspec.convert(own[CARDS], prepared(list[Card]))
             except msgspec.ValidationError:
                 continue
@@ -72,10 +71,7 @@ def with_cards(message: Message, cards: Iterable[Card]) -> Message:
     for place, part in enumerate(parts):
         if isinstance(part, ToolCall):
             metadata = dict(part.metadata or {})
-            found = metadata.get(OWN_KEY)
-            # Another value than a dict is of no use to us; it may come from a page.
-            own = dict(found) if isinstance(found, dict) else {}
-            own.pop(CARDS, None)
+            own = {name: value for name, value in own_values(metadata).items() if name != CARDS}
             metadata[OWN_KEY] = {**own, CARDS: left} if left else own
             if not metadata[OWN_KEY]:
                 del metadata[OWN_KEY]

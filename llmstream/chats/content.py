@@ -40,6 +40,7 @@ __all__ = [
     "encode_part",
     "outcome_mark",
     "outcome_of",
+    "own_values",
     "part_kind",
     "read_base64",
     "read_data_url",
@@ -62,6 +63,12 @@ OWN_KEY: Final = "llmstream"
 """The key of llmstream's own values in the metadata of events, parts and messages. No vendor is sent them."""
 
 
+def own_values(metadata: object) -> dict[str, Any]:
+    """Returns llmstream's own values in metadata; {} without any, or where a page has sent no dict."""
+    own = metadata.get(OWN_KEY) if isinstance(metadata, dict) else None
+    return own if isinstance(own, dict) else {}
+
+
 def outcome_mark(outcome: Outcome) -> Metadata:
     """Metadata that marks the result of a call, in an event or a part. It is never sent to a vendor."""
     return {OWN_KEY: {"outcome": outcome}}
@@ -69,8 +76,7 @@ def outcome_mark(outcome: Outcome) -> Metadata:
 
 def outcome_of(metadata: Metadata | None) -> Outcome | None:
     """Returns the mark in the metadata of a result; None for a result that the tool gave."""
-    own = (metadata or {}).get(OWN_KEY)
-    found = own.get("outcome") if isinstance(own, dict) else None
+    found = own_values(metadata).get("outcome")
     return found if found in ("denied", "cancelled") else None
 
 

@@ -29,6 +29,7 @@ from llmstream.chats.content import (
     ToolCall,
     ToolResult,
     UIPart,
+    own_values,
     part_kind,
 )
 from llmstream.chats.message import Message, Role
@@ -310,7 +311,7 @@ class MessageVendors:
     def names(self) -> frozenset[str]:
         """Keys of the metadata of the message and its parts."""
         named = [_vendors(getattr(part, "metadata", None)) for part in self._message.parts]
-        return frozenset().union(*named, _vendors((self._message.metadata or {}).get(OWN_KEY)))
+        return frozenset().union(*named, _vendors(own_values(self._message.metadata)))
 
 
 def is_foreign(part: Reasoning, message: MessageVendors, key: str, provider: str = "") -> bool:
@@ -334,8 +335,7 @@ def _mark(provider: str) -> Metadata:
 
 
 def _origin(metadata: object) -> str | None:
-    ours = metadata.get(OWN_KEY) if isinstance(metadata, dict) else None
-    origin = ours.get(_ORIGIN) if isinstance(ours, dict) else None
+    origin = own_values(metadata).get(_ORIGIN)
     return origin if isinstance(origin, str) else None
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from llmstream.accumulate import Accumulator
 from llmstream.chats.chat import logged_run
-from llmstream.chats.content import Reasoning, Text
+from llmstream.chats.content import OWN_KEY, Reasoning, Text, own_values
 from llmstream.chats.message import Message
 from llmstream.errors import LLMStreamError
 from llmstream.events import (
@@ -270,8 +270,8 @@ def folded(events: Sequence[Event]) -> list[Message]:
         message = msgspec.structs.replace(message, parts=shown)
     if not message.parts:
         return []
-    own = (message.metadata or {}).get("llmstream", {})
+    own = own_values(message.metadata)
     # For displays of the conversation: otherwise the answer looks like any other.
-    message.set_meta("llmstream", {**own, "incomplete": True})
+    message.set_meta(OWN_KEY, {**own, "incomplete": True})
     results = fold.tool_message if message.tool_calls else None
     return [message] if results is None else [message, results]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from llmstream.chats.content import OWN_KEY, Part
+from llmstream.chats.content import OWN_KEY, Part, own_values
 from llmstream.chats.message import Message
 from llmstream.dialects.base import Position
 from llmstream.dialects.errors import request_id
@@ -189,7 +189,7 @@ def _rate_headers(headers: Mapping[str, str]) -> dict[str, str]:
 def mark_message(message: Message, responding: str, fold: Accumulator, call: Call | None) -> None:
     """Stores provider, model and ids in the message's metadata, under "llmstream"; see `response_info`."""
     provider, _, model = responding.partition(":")
-    marks = {**(message.metadata or {}).get(OWN_KEY, {}), "provider": provider, "model": model}
+    marks = {**own_values(message.metadata), "provider": provider, "model": model}
     if fold.response_id is not None:
         marks["id"] = fold.response_id
     if (exchange_id := _exchange_id(call)) is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
 
 import msgspec
 
-from llmstream.chats.content import OWN_KEY, Text
+from llmstream.chats.content import Text, own_values
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, RetryNotice, StepStart, TextDelta
@@ -236,7 +236,7 @@ def repair_message(error: InvalidOutput) -> Message:
 def _is_answer(part: Text) -> bool:
     from llmstream.structured import ANSWER_KEY  # imported only for structured output
 
-    return ANSWER_KEY in (part.metadata or {}).get(OWN_KEY, {})
+    return ANSWER_KEY in own_values(part.metadata)
 
 
 class AsyncOnly:

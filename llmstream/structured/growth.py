@@ -21,6 +21,7 @@ from msgspec import UNSET
 from msgspec import inspect as shapes
 
 from llmstream import events as ev
+from llmstream.chats.content import own_values
 from llmstream.errors import LLMStreamError
 from llmstream.json_types import Choice, is_model, readable
 from llmstream.partial_json import PartialJSON
@@ -80,9 +81,7 @@ class Growth:
         """Returns the values that an event adds, mostly none or one."""
         if isinstance(event, ev.TextDelta):
             return self._read(event.delta)
-        marked = isinstance(event, ev.TextStart) and ANSWER_KEY in (event.provider_metadata or {}).get(
-            "llmstream", {}
-        )
+        marked = isinstance(event, ev.TextStart) and ANSWER_KEY in own_values(event.provider_metadata)
         # A new response, or an answer given by a tool after some prose: the value starts again.
         if marked or isinstance(event, ev.StreamStart):
             self._begin()

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from llmstream import events as ev
+from llmstream.chats.content import OWN_KEY
 from llmstream.chats.message import Message
 from llmstream.dialects.base import Decoder, OutputAbility, Place, can_continue
 from llmstream.errors import LLMStreamError
@@ -84,7 +85,7 @@ class OutputToolDecoder:
         match event:
             case ev.ToolInputStart(name, id) if name == self._tool and not event.provider_executed:
                 self._open[id] = False
-                return [ev.TextStart(id, {"llmstream": {ANSWER_KEY: True}})]
+                return [ev.TextStart(id, {OWN_KEY: {ANSWER_KEY: True}})]
             case ev.ToolInputDelta(delta, id) if id in self._open:
                 self._open[id] = self._open[id] or bool(delta)
                 return [ev.TextDelta(delta, id)]

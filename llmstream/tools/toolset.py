@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.chats.content import ToolCall
+from llmstream.chats.content import ToolCall, own_values
 from llmstream.errors import InvalidRequest, InvalidToolInput, ToolError, UnknownTool
 from llmstream.request import ProviderTool, ToolSpec
 from llmstream.tools.approval import Approve
@@ -257,7 +257,7 @@ def _is_broken(call: ToolCall) -> bool:
 
     Arguments that are not JSON are left to the tool, whose error has the details.
     """
-    if not (call.metadata or {}).get("llmstream", {}).get("invalid"):
+    if not own_values(call.metadata).get("invalid"):
         return False
     try:
         msgspec.json.decode(call.arguments.strip() or "{}")

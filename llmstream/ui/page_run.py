@@ -17,7 +17,7 @@ import msgspec
 from llmstream.agent.nested import nested_event, shown_ids
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.cards import Card
-from llmstream.chats.content import OWN_KEY, outcome_mark, outcome_of
+from llmstream.chats.content import OWN_KEY, outcome_mark, outcome_of, own_values
 from llmstream.chats.content import ToolResult as ChatResult
 from llmstream.chats.ui_form import json_value
 from llmstream.events import (
@@ -167,7 +167,7 @@ def _parents(call_id: str) -> Iterator[str]:
 
 def correct(cards: dict[str, Card], event: Custom) -> bool:
     """Sets the arguments that a person has edited; returns whether they are those of a card."""
-    edited = (event.provider_metadata or {}).get(OWN_KEY, {})
+    edited = own_values(event.provider_metadata)
     card = cards.get(str(edited.get("call_id")))
     if card is not None:
         cards[card.id] = msgspec.structs.replace(card, arguments=str(edited.get("arguments")))

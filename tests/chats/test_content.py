@@ -28,6 +28,7 @@ from llmstream.chats import (
     part_kind,
     register_part,
 )
+from llmstream.chats.content import own_values
 from llmstream.errors import DecodeError, InvalidRequest
 
 EVERY_PART: list[tuple[str, Any]] = [
@@ -132,3 +133,17 @@ def test_part_without_kind_is_not_encodable() -> None:
         encode_part(Text("x", {"a": {"b": object()}}))
     with pytest.raises(InvalidRequest, match="plain values"):
         encode_part(Text("\ud83d"))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "found"),
+    [
+        ({"llmstream": {"invalid": True}, "openai": {"id": "a"}}, {"invalid": True}),
+        ({"openai": {"id": "a"}}, {}),
+        ({"llmstream": "sent by a page"}, {}),
+        (["sent by a page"], {}),
+        (None, {}),
+    ],
+)
+def test_own_values(metadata: object, found: dict[str, Any]) -> None:
+    assert own_values(metadata) == found

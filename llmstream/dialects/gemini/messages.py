@@ -13,7 +13,6 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.chats.content import (
-    OWN_KEY,
     Audio,
     Custom,
     Document,
@@ -26,6 +25,7 @@ from llmstream.chats.content import (
     Text,
     ToolCall,
     ToolResult,
+    own_values,
     part_kind,
 )
 from llmstream.chats.message import Message, Role
@@ -166,7 +166,7 @@ class PartWriter:
         except Unsupported as error:
             self._warn(f"a file of type {part.media_type!r} was left out: {error.message}")
             return None
-        if (part.metadata or {}).get(OWN_KEY, {}).get("reasoning"):
+        if own_values(part.metadata).get("reasoning"):
             written["thought"] = True
         return written
 

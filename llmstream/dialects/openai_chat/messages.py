@@ -24,6 +24,7 @@ from llmstream.chats.content import (
     Text,
     ToolCall,
     ToolResult,
+    own_values,
     part_kind,
 )
 from llmstream.chats.message import Message, Role
@@ -169,8 +170,7 @@ def fields_of_request(thoughts: Iterable[Reasoning], provider: str) -> tuple[str
 
 
 def _fields(part: Reasoning, provider: str) -> tuple[str, ...]:
-    ours = part.metadata.get(OWN_KEY) if isinstance(part.metadata, dict) else None
-    marks = ours.get(_SENT_AS) if isinstance(ours, dict) else None
+    marks = own_values(part.metadata).get(_SENT_AS)
     names = marks.get(provider) if isinstance(marks, dict) else None
     return tuple(name for name in _FIELDS if name in names) if isinstance(names, list) else ()
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.agent.nested import NestedEvent, nested_event
-from llmstream.chats.content import OWN_KEY, data_url
+from llmstream.chats.content import OWN_KEY, data_url, own_values
 from llmstream.events import (
     Custom,
     ErrorEvent,
@@ -117,7 +117,7 @@ class AgentEvents:
         for call_id, event in self._approvals.items():
             call = self._calls.get(call_id)
             shown = self._shown(call_id) if call is None else call.shown
-            changed = (event.provider_metadata or {}).get(OWN_KEY, {})
+            changed = own_values(event.provider_metadata)
             name = changed.get("tool_name", "" if call is None else call.name)
             text = changed.get("input")
             if self._is_hidden and call is not None:
@@ -307,7 +307,7 @@ class AgentEvents:
         call = self._calls.pop(call_id, None)
         self._approvals.pop(call_id, None)
         is_text = isinstance(event.result, str)
-        own = (event.provider_metadata or {}).get(OWN_KEY, {})
+        own = own_values(event.provider_metadata)
         # Our marks in the event, such as that of a denied call, are passed on.
         marks = {**own, **_true(isError=event.is_error, json=not is_text), **_flags(event)}
         content = event.result if is_text else _encode(event.result).decode()

@@ -24,6 +24,7 @@ from llmstream.chats.content import (
     Text,
     ToolCall,
     ToolResult,
+    own_values,
     read_base64,
     read_data_url,
 )
@@ -112,7 +113,7 @@ class History:
             self._call(call, where)
 
     def _call(self, call: wire.Call, where: str) -> None:
-        own = _own(call.metadata)
+        own = own_values(call.metadata)
         if own.get("incomplete") is True or self._broke_off(call):
             self._cut.add(call.id)
             self._ignore(where, f"call {call.id!r}, which broke off")
@@ -138,7 +139,7 @@ class History:
         # call.
         if call_id in self._cut:
             return
-        own = _own(message.metadata)
+        own = own_values(message.metadata)
         parts = [] if isinstance(message.content, str) else list(self._content.parts(message.content, where))
         text = (
             message.content
@@ -192,11 +193,6 @@ def _fit(blocks: list[Any], text: str) -> bool:
 
 
 # Metadata: the client may send anything.
-
-
-def _own(metadata: object) -> dict[str, Any]:
-    own = metadata.get(OWN_KEY) if isinstance(metadata, dict) else None
-    return own if isinstance(own, dict) else {}
 
 
 def _outcome(own: dict[str, Any]) -> Metadata | None:

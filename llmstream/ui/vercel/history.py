@@ -24,13 +24,13 @@ from llmstream.agent.suspension import Suspension
 from llmstream.chats.cards import Card, cards_of, with_cards
 from llmstream.chats.content import (
     CANCELLED,
-    OWN_KEY,
     File,
     Reasoning,
     Source,
     Text,
     outcome_mark,
     outcome_of,
+    own_values,
 )
 from llmstream.chats.content import ToolCall as CallPart
 from llmstream.chats.content import ToolResult as ResultPart
@@ -251,7 +251,7 @@ def messages_of(earlier: Iterable[Message], events: Iterable[Event]) -> list[Mes
         elif isinstance(event, Custom) and event.kind == CORRECTED:
             if correct(cards, event):
                 continue
-            _correct((event.provider_metadata or {}).get(OWN_KEY, {}), found)
+            _correct(own_values(event.provider_metadata), found)
             continue
         elif isinstance(event, ToolResult) and not (event.preliminary or event.provider_executed):
             results.append(result_part(event))

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from llmstream.agent.nested import NestedEvent, nested_event
-from llmstream.chats.content import OWN_KEY, data_url, outcome_of
+from llmstream.chats.content import OWN_KEY, data_url, outcome_of, own_values
 from llmstream.chats.ui_form import json_value
 from llmstream.errors import ErrorInfo, InvalidRequest, Unsupported
 from llmstream.events import (
@@ -217,7 +217,7 @@ class Writer:
     def _finish(self, event: Finish) -> bytes:
         # Not every release knows "unknown".
         reason = "other" if event.finish_reason == "unknown" else event.finish_reason
-        cost = (event.provider_metadata or {}).get(OWN_KEY, {}).get("cost")
+        cost = own_values(event.provider_metadata).get("cost")
         shown = answer_metadata(event.usage, self._model, cost)
         # Releases up to 5.0.90 refuse a finish that has a `finishReason`, and so the complete response.
         old = self._version == 5
@@ -358,7 +358,7 @@ class Writer:
 
     def _approval(self, event: ToolApprovalRequest) -> bytes:
         approval_id, shown = event.approval_id, b""
-        changed = (event.provider_metadata or {}).get(OWN_KEY, {})
+        changed = own_values(event.provider_metadata)
         if "input" in changed:
             # A hook or a repair changed the call: the page must show the arguments that will run.
             call_id, name = event.tool_call_id, changed.get("tool_name", "")
@@ -404,7 +404,7 @@ class Writer:
 
     def _custom(self, event: Custom) -> bytes:
         if event.kind == CORRECTED:
-            return self._corrected((event.provider_metadata or {}).get(OWN_KEY, {}))
+            return self._corrected(own_values(event.provider_metadata))
         if self._version == 7 and "." in event.kind:
             return self._content("custom", kind=event.kind, **_metadata_of(event))
         return self.data("llmstream-custom", {"kind": event.kind, **_metadata_of(event)})
@@ -473,7 +473,7 @@ def _metadata_of(event: Any) -> dict[str, Metadata]:
     """Returns `providerMetadata`, with the mark of a block that broke off."""
     metadata: Metadata = event.provider_metadata or {}
     if getattr(event, "incomplete", False):
-        metadata = {**metadata, OWN_KEY: {**metadata.get(OWN_KEY, {}), "incomplete": True}}
+        metadata = {**metadata, OWN_KEY: {**own_values(metadata), "incomplete": True}}
     return {"providerMetadata": metadata} if metadata else {}
 
 
