@@ -38,7 +38,8 @@ export function seconds(value) {
   if (size >= 100) return `${value.toFixed(0)} s`
   if (size >= 1) return `${value.toFixed(2)} s`
   if (size >= 0.001) return `${(value * 1e3).toFixed(size >= 0.1 ? 0 : 1)} ms`
-  return `${(value * 1e6).toFixed(0)} µs`
+  if (size >= 1e-6 || size === 0) return `${(value * 1e6).toFixed(0)} µs`
+  return '< 1 µs'
 }
 
 export function clock(us) {
