@@ -334,6 +334,10 @@ class Guard:
             if call_id in self._settled or call_id in self._open:
                 return False
             self._settled[call_id] = None
+        elif kind is Finish:
+            if self._open or self._broken:
+                return False
+            self.finished = True
         else:
             return kind in _PARTS
         return True

@@ -126,6 +126,8 @@ _T = TypeVar("_T")
 
 _BOM = b"\xef\xbb\xbf"
 _COLON = 0x3A  # starts a comment
+# Of `data`, `event` and a comment.
+_FIRST_BYTES = (b"d", b"e", b":")
 # The longest decimal that int() reads under every allowed interpreter setting (sys.set_int_max_str_digits).
 _MAX_RETRY_DIGITS = 640
 # Up to this size a chunk is first tried as a single block; larger ones mostly hold many.
@@ -224,6 +226,9 @@ class SSEDecoder:
 
         raises: LimitExceeded past max_bytes
         """
+        if self._at_start and not self._line and chunk[:1] in _FIRST_BYTES:
+            # No byte order mark: as behind a complete block.
+            self._at_start, self._clean = False, True
         if self._clean and len(chunk) <= self._small and chunk[-1:] == b"\n":
             # The common case, one block that is one chunk: bytes.splitlines knows LF, CR and CRLF only.
             match lines := chunk.splitlines():

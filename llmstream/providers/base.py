@@ -375,13 +375,18 @@ class Provider:
                 error.args = (error.message,)
             raise
         routed = self.route(self.address(base_url, env), http, model, env)
-        from_env = {name: value for name, var in self.header_env.items() if (value := env.get(var))}
         credentials = auth(key) if key is not None else {}
         # From the most general to the caller's own, which wins.
-        groups = (routed.headers, self.headers, from_env, credentials, headers or {})
+        groups = (routed.headers, self.headers, self._from_env(env), credentials, headers or {})
         try:
-            # Lower case, so that each name occurs once, however each group spells it.
-            merged = {_lower(name): value for group in groups for name, value in group.items()}
+            # Lower case, so that each name occurs once, however each group spells it. A name without capitals
+            # stays the same object: each open stream holds its headers.
+            merged = {
+                name if str.islower(name) else name.lower(): value
+                for group in groups
+                if group
+                for name, value in group.items()
+            }
         except TypeError:
             raise InvalidRequest("header names must be str") from None
         for name, word in self.required_headers.items():
@@ -439,6 +444,11 @@ class Provider:
         """
         return None
 
+    def _from_env(self, env: Mapping[str, str]) -> dict[str, str]:
+        if not self.header_env:
+            return {}
+        return {name: value for name, var in self.header_env.items() if (value := env.get(var))}
+
     def _credentials(self, given: str | None, env: Mapping[str, str]) -> tuple[str | None, Auth]:
         """The key or token, and the headers for it."""
         # Keys are pasted, with a line feed at the end.
@@ -460,14 +470,6 @@ class Provider:
     def _remedy(self, verb: str) -> str:
         names = " or ".join((*self.key_env, *self.token_env))
         return f"{verb} {names} or pass api_key=." if names else "Pass api_key=."
-
-
-def _lower(name: str) -> str:
-    """The name itself if it has no capitals: each open stream holds its headers.
-
-    raises: TypeError for what is not text
-    """
-    return name if str.islower(name) else name.lower()
 
 
 def _not_found_remedy(error: NotFound) -> str:

@@ -269,11 +269,14 @@ def make_request(
     listed: makes the messages of the request from the conversation
     raises: InvalidRequest for an unknown or invalid option
     """
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    if not options.keys() <= _NAMES:
-        raise _unknown(min(options.keys() - _NAMES))
+    given: dict[str, Any] = {}
+    if options:  # most calls have none
+        given = {name: value for name, value in options.items() if value is not None}
+        if not options.keys() <= _NAMES:
+            raise _unknown(min(options.keys() - _NAMES))
     asked = _asked(given) if given else {}
-    conversation = listed(with_system(given.get("instructions"), messages))
+    instructions = given.get("instructions")
+    conversation = listed(messages if instructions is None else with_system(instructions, messages))
     if not conversation and not answered:
         raise InvalidRequest("the prompt is empty: pass at least one message")
     return Request(model=model, messages=conversation, **asked)

@@ -33,7 +33,6 @@ __all__ = ["CarefulConnector", "CarefulProtocol", "Exchange", "WholeRequest", "d
 
 # Read size: below malloc's mmap threshold, and four TLS records.
 _READ_BYTES: Final = 64 * 1024
-_OF_THE_BODY: Final = (hdrs.CONTENT_LENGTH, hdrs.TRANSFER_ENCODING, hdrs.EXPECT)
 
 
 class Exchange:
@@ -117,10 +116,12 @@ class WholeRequest(aiohttp.ClientRequest):
 
     def update_body_from_data(self, body: Any, _stacklevel: int = 3) -> None:
         """Sets the body. aiohttp writes one in pieces, or one with length headers of the caller."""
-        if type(body) is bytes and body and not any(name in self.headers for name in _OF_THE_BODY):
+        headers = self.headers
+        described = hdrs.CONTENT_LENGTH in headers or hdrs.TRANSFER_ENCODING in headers
+        if type(body) is bytes and body and not described and hdrs.EXPECT not in headers:
             self._complete_body = body
-            self.headers[hdrs.CONTENT_LENGTH] = str(len(body))
-            self.headers.setdefault(hdrs.CONTENT_TYPE, "application/octet-stream")
+            headers[hdrs.CONTENT_LENGTH] = str(len(body))
+            headers.setdefault(hdrs.CONTENT_TYPE, "application/octet-stream")
         else:
             super().update_body_from_data(body, _stacklevel + 1)
 

@@ -6,6 +6,7 @@ import base64
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.media import Base64Pieces, audio_type
+from llmstream.dialects.openai_chat.wire import Chunk, FullChunk
 from llmstream.dialects.tool_calls import json_text
 from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import (
@@ -62,9 +64,12 @@ class Attachments:
         self._audio: AudioFile | None = None
         self._executed: ExecutedTools | None = None
 
-    def look(self, payload: bytes) -> None:
-        """Reads the fields beside the answer from a payload that may hold some."""
-        self._extras.look(payload)
+    def look(self, chunk: Chunk) -> None:
+        """Reads the fields beside the answer from the reader's chunk, which may hold some."""
+        if isinstance(chunk, FullChunk):
+            self._extras.add(chunk, self._reader.encodable)
+        else:
+            self._extras.look(self._reader.payload)
 
     def add_audio(self, audio: dict[str, Any]) -> str:
         """Adds a piece of a recording; returns its transcript, which is text of the answer."""
@@ -286,6 +291,7 @@ class _Extras(msgspec.Struct):
 
 
 _EXTRAS: Final = _Extras.__struct_fields__
+_values: Final = attrgetter(*_EXTRAS)
 _decode_extras: Final = msgspec.json.Decoder(_Extras).decode
 
 
@@ -294,6 +300,17 @@ class AnswerExtras:
 
     def __init__(self) -> None:
         self._fields: dict[str, Any] = {}
+        self._last: tuple[Any, ...] = ()
+
+    def add(self, chunk: FullChunk, encodable: Callable[[Any], Any]) -> None:
+        """Stores the fields of a chunk that was decoded with them."""
+        found = _values(chunk)
+        if found == self._last:  # as in most answers: all chunks have the same
+            return
+        self._last = found
+        for name, value in zip(_EXTRAS, found, strict=True):
+            if value:
+                self._fields[name] = encodable(value)
 
     def look(self, payload: bytes) -> None:
         """Stores the fields of a payload that may hold some."""

@@ -26,7 +26,7 @@ from llmstream.dialects.openai_chat import wire as wire
 from llmstream.dialects.openai_chat.attachments import Attachments
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.reasoning import AnswerReasoning, ThinkTags, reasoning_text
-from llmstream.dialects.openai_chat.wire import Chunk, FirstChunk, finish_reason, read_usage
+from llmstream.dialects.openai_chat.wire import Chunk, FullChunk, finish_reason, read_usage
 from llmstream.dialects.payload_size import most_held
 from llmstream.dialects.tool_calls import CUSTOM_CALL, OpenCall, ToolCallTracker, mint_call_id
 from llmstream.dialects.wire_values import UsageCounts, unix_time
@@ -77,7 +77,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
     ) -> None:
         super().__init__(
             SSEDecoder(limits.max_event_bytes),
-            cast("msgspec.json.Decoder[Chunk]", wire.first_chunks),
+            cast("msgspec.json.Decoder[Chunk]", wire.full_chunks),
             provider=provider,
             include_raw=include_raw,
             limits=limits,
@@ -112,6 +112,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         # that is not a plain piece.
         self._read_pieces(payloads[:_LAST])
         if not self.done:
+            self._decode = wire.full_chunks.decode  # they may have the fields beside the answer
             super()._read(payloads[_LAST:-1])
         if not self.done:
             self.on_done()
@@ -203,10 +204,10 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         if self.done:
             return
         if not choices or wire.citations is not None or wire.search_results is not None or wire.moderation:
-            self._attachments.look(self.payload)
+            self._attachments.look(wire)
         for choice in choices or ():
             if choice is not None and _is_first(choice.index):
-                self._on_choice(choice)
+                self._on_choice(choice, wire)
                 if self.done:
                     return
         for found in (wire.search_results, wire.citations):
@@ -233,8 +234,8 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
 
     def _begin(self, chunk: Chunk) -> None:
         """Reads what every chunk repeats, up to the chunk with the first text."""
-        self._attachments.look(self.payload)
-        if isinstance(chunk, FirstChunk) and not self._named:
+        self._attachments.look(chunk)
+        if isinstance(chunk, FullChunk) and not self._named:
             self._name(chunk)
             if not self._named or not _has_text(chunk):
                 return
@@ -243,7 +244,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         self._beginning = False
         self._decode = wire.chunks.decode
 
-    def _name(self, chunk: FirstChunk) -> None:
+    def _name(self, chunk: FullChunk) -> None:
         """Emits the id and the model of the response, once."""
         model = chunk.model if isinstance(chunk.model, str) and chunk.model else None
         number = chunk.id if isinstance(chunk.id, (str, int)) and chunk.id else None
@@ -283,7 +284,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
     def _fail_as_reported(self) -> None:
         self.fail(error_from_value(_generic(self.payload), provider=self.provider))
 
-    def _on_choice(self, choice: wire.Choice) -> None:
+    def _on_choice(self, choice: wire.Choice, chunk: Chunk) -> None:
         delta = choice.delta
         if choice.usage is not None:
             self._count(choice.usage)
@@ -295,7 +296,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         elif not self._answered and bytes(choice.message) not in (b"", b"null"):
             self._on_message(choice.message)
         if choice.finish_reason and not self.done:
-            self._on_reason(choice.finish_reason)
+            self._on_reason(choice.finish_reason, chunk)
 
     def _on_message(self, message: msgspec.Raw) -> None:
         """Reads a complete answer, which some servers send although a stream was requested."""
@@ -425,13 +426,13 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
 
     # The end.
 
-    def _on_reason(self, raw: str) -> None:
+    def _on_reason(self, raw: str, chunk: Chunk) -> None:
         """Handles a finish reason: the answer is complete, though chunks may follow."""
         # The first one counts: OpenRouter repeats it on the usage chunk.
         if self._raw_reason is None:
             self._raw_reason = raw
         self.complete = True
-        self._attachments.look(self.payload)
+        self._attachments.look(chunk)
         self._end_calls()
         self._release()
         self._blocks.close_prose()
@@ -492,8 +493,11 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
 
 def _has_text(chunk: Chunk) -> bool:
     """Whether a chunk holds text, which the next chunk may continue."""
-    deltas = [choice.delta for choice in chunk.choices or () if choice is not None]
-    return any(delta is not None and (delta.content or delta.reasoning_content) for delta in deltas)
+    for choice in chunk.choices or ():
+        delta = None if choice is None else choice.delta
+        if delta is not None and (delta.content or delta.reasoning_content):
+            return True
+    return False
 
 
 def _is_first(index: object) -> bool:

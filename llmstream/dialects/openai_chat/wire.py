@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from llmstream.dialects.openai_chat.quirks import UsageQuirks
 
 
-__all__ = ["Chunk", "FirstChunk", "finish_reason", "raw_reason", "read_usage", "write_usage"]
+__all__ = ["Chunk", "FullChunk", "finish_reason", "raw_reason", "read_usage", "write_usage"]
 
 
 _NOTHING: Final = msgspec.Raw(b"")
@@ -95,12 +95,19 @@ class Chunk(msgspec.Struct, gc=False):
     moderation: Any = None
 
 
-class FirstChunk(Chunk, gc=False):
-    """A chunk with the names that every chunk repeats; used until they are known and text is open."""
+class FullChunk(Chunk, gc=False):
+    """A chunk with all names that are read; used until text is open, and for the last chunks.
+
+    Every chunk repeats some of them, so the chunks between are decoded without.
+    """
 
     id: Any = None
     model: Any = None
     created: Any = None
+    images: Any = None
+    prompt_filter_results: Any = None
+    service_tier: Any = None
+    system_fingerprint: Any = None
 
 
 class PlainFunction(msgspec.Struct, gc=False):
@@ -162,7 +169,7 @@ class PlainChunk(msgspec.Struct, gc=False):
 
 chunks: Final = msgspec.json.Decoder(Chunk)
 plain_chunks: Final = msgspec.json.Decoder(PlainChunk)
-first_chunks: Final = msgspec.json.Decoder(FirstChunk)
+full_chunks: Final = msgspec.json.Decoder(FullChunk)
 deltas: Final = msgspec.json.Decoder(Delta)
 
 
@@ -284,7 +291,8 @@ def _details(raw: dict[str, Any], *names: str) -> dict[str, Any]:
 
 def _count(raw: dict[str, Any], *names: str) -> int | None:
     for name in names:
-        value = raw.get(name)
+        if (value := raw.get(name)) is None:
+            continue
         if type(value) is int:
             return value
         if isinstance(value, float) and value == value // 1:
