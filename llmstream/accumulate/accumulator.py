@@ -65,7 +65,7 @@ class Accumulator:
     For the view of a stream as OpenAI-like chunks see `llmstream.chunks.CollectingStream.from_events`.
     """
 
-    # Defaults on the class: a short answer sets few of them, and setting all of them twice took 2 % of a call.
+    # Defaults are on the class: a short answer sets few of them, and to set all twice took 2 % of a call.
     usage: Usage = Usage()
     finish_reason: ev.FinishReason | None = None
     raw_finish_reason: str | None = None
