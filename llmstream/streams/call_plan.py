@@ -73,19 +73,20 @@ class Secrets:
     """
 
     # Not a cached function: that takes 900 bytes for each open stream.
-    __slots__ = ("_found", "_given", "_http", "_known_key")
+    __slots__ = ("_found", "_given", "_headers", "_known_key", "_url")
 
     def __init__(
         self, known_key: Callable[[str | None], str | None], given: str | None, http: HttpRequest
     ) -> None:
-        self._known_key, self._given, self._http = known_key, given, http
+        self._known_key, self._given = known_key, given
+        self._headers, self._url = http.headers, http.url
         self._found: tuple[str, ...] | None = None
 
     def __call__(self) -> tuple[str, ...]:
         """The texts, longest first."""
         if self._found is None:
             key = self._known_key(self._given)
-            self._found = secrets_of(key, self._http.headers, self._http.url)
+            self._found = secrets_of(key, self._headers, self._url)
         return self._found
 
 

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -783,3 +784,26 @@ async def test_endless_error_body_hits_a_deadline(serve, llm_virtual_clock) -> N
     with pytest.raises(ls.ServerError):
         await asked.stream("Hi", deadlines=ls.Deadlines(first_event_s=90)).collect()
     assert llm_virtual_clock.elapsed_s <= 90
+
+
+async def test_a_sent_body_is_let_go(serve) -> None:
+    """It may have megabytes of images, and a stream may last minutes."""
+
+    async def read_all_of_it(request: web.Request) -> web.StreamResponse:
+        async for _ in request.content.iter_any():
+            pass
+        return await sse.answer(request, SLOW)
+
+    url, prompt = await serve(read_all_of_it), "x" * 4_000_000
+    async with model(url).stream("Hi") as stream:  # what the first request loads stays in memory
+        await stream.next()
+    tracemalloc.start()
+    try:
+        async with model(url).stream(prompt) as stream:
+            while type(stream.current) is not TextDelta:
+                assert await stream.next()
+            gc.collect()
+            held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < len(prompt) / 4
