@@ -69,9 +69,9 @@ class ChatHistory:
         """Adds the prompt; an exception ends the run."""
         self._turn.begin(self._prompt)
 
-    def feed(self, event: Event) -> None:
-        """Passes an event to the chat before the reader gets it."""
-        self._turn.feed((event,))
+    def feed(self, events: Sequence[Event]) -> None:
+        """Passes events to the chat before the reader gets them."""
+        self._turn.feed(events)
 
     def add(self, history: list[Message]) -> None:
         """Adds the new messages at the end of the history."""

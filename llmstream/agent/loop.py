@@ -22,7 +22,8 @@ from llmstream.agent.steps import ModelStep, ResumedStep, RunContext, RunStep, S
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message, copy_messages
 from llmstream.errors import InvalidOutput, LLMStreamError
-from llmstream.events import ErrorEvent, Event, Finish, FinishReason, StreamStart, Warning
+from llmstream.events import ErrorEvent, Finish, FinishReason, StreamStart, Warning
+from llmstream.streams.conversation import Batch
 from llmstream.streams.model import Model
 from llmstream.streams.reading import CUT_SHORT, final_object, may_be_repaired, repair_message
 from llmstream.structured import Output, as_output
@@ -35,7 +36,7 @@ _EMPTY: Final = "The answer was empty. Answer in text, or call a tool."
 
 
 class Loop:
-    """One run. `events` yields one event sequence for all steps; `messages` is complete at any time.
+    """One run. `batches` yields one event sequence for all steps; `messages` is complete at any time.
 
     context:   what the steps share
     output:    the type of the final answer, or None
@@ -95,7 +96,7 @@ class Loop:
         """Whether an error is only reported as an event and not raised."""
         return self._config.options.get("errors") == "events"
 
-    async def events(self) -> AsyncGenerator[Event]:
+    async def batches(self) -> AsyncGenerator[Batch]:
         """Yields every event of the run, with one `stream-start`. No task remains when it ends."""
         began, watch, chat = False, self.context.watch, self._chat
         if chat is not None:
@@ -104,22 +105,23 @@ class Loop:
             model = self._config.model
             watch.began(self._config.name, model.provider.name, model.name, model.known_secrets)
         try:
-            async with aclosing(self._all_steps()) as events:
-                async for event in events:
+            async with aclosing(self._all_steps()) as batches:
+                async for batch in batches:
+                    first = batch.events[0] if batch.events else None
                     # Each step starts a stream, and a run is one.
-                    if isinstance(event, StreamStart):
+                    if isinstance(first, StreamStart):
                         # Each step starts a stream, and most repeat the warning about the same option.
-                        self.warnings += [w for w in event.warnings if w not in self.warnings]
+                        self.warnings += [w for w in first.warnings if w not in self.warnings]
                         if began:
                             continue
                     elif not began:
                         # A hook may replace the model's response, or the run may fail before a request.
-                        yield StreamStart()
+                        yield Batch((StreamStart(),))
                     began = True
-                    event = in_step(event, self.state.step, self.context.ids)
+                    events = in_step(batch.events, self.state.step, self.context.ids)
                     if chat is not None:
-                        chat.feed(event)
-                    yield event
+                        chat.feed(events)
+                    yield batch._replace(events=events)
         finally:
             # In a finally block: also runs if the reader closed the run or was cancelled.
             failure = None if watch is None else self.error or sys.exception()
@@ -135,18 +137,18 @@ class Loop:
                 if watch is not None:
                     watch.ended(self.state, self.finish_reason, failure, suspended=self.suspended is not None)
 
-    async def _all_steps(self) -> AsyncGenerator[Event]:
+    async def _all_steps(self) -> AsyncGenerator[Batch]:
         """Yields the events of the steps, an error if one failed, and the finish."""
         try:
-            async with aclosing(self._steps()) as events:
-                async for event in events:
-                    yield event
+            async with aclosing(self._steps()) as batches:
+                async for batch in batches:
+                    yield batch
         except LLMStreamError as error:
             self.error = error
             # The events of the response have already reported its own error.
             if self.response is None or error is not self.response.stream.error:
                 error.partial = error.partial or self._partial()
-                yield ErrorEvent(error.info)
+                yield Batch((ErrorEvent(error.info),))
                 self._finish = Finish("error")
             # Its calls are cancelled first, so that the history has their results at the finish.
             if self._step is not None:
@@ -155,20 +157,20 @@ class Loop:
                 await self._close_inbox()
             except LLMStreamError:  # such as an unavailable database; it is the error of the run
                 pass
-            yield await self._finished()
+            yield Batch((await self._finished(),))
             if not self.quiet:
                 raise
         else:
-            yield await self._finished()
+            yield Batch((await self._finished(),))
 
-    async def _steps(self) -> AsyncGenerator[Event]:
+    async def _steps(self) -> AsyncGenerator[Batch]:
         self.context.begin()
         while (step := await self._next_step()) is not None:
             self._step = step
             try:
-                async with aclosing(step.events()) as events:
-                    async for event in events:
-                        yield event
+                async with aclosing(step.batches()) as batches:
+                    async for batch in batches:
+                        yield batch
             finally:
                 # Also for a failed or closed step: the finish of the run reports its reason.
                 self._finish = step.finish

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +27,7 @@ from llmstream.errors import IncompleteStream, InvalidRequest, LLMStreamError
 from llmstream.events import (
     Event,
     Finish,
+    ReasoningDelta,
     ResponseMetadata,
     RetryNotice,
     StreamStart,
@@ -34,10 +35,15 @@ from llmstream.events import (
     TextEnd,
     TextStart,
     Timings,
+    ToolInputDelta,
     ToolInputEnd,
+    ToolInputStart,
     Usage,
 )
+from llmstream.events import File as FileEvent
+from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.streams.call import CallingModel
+from llmstream.streams.conversation import Batch
 from llmstream.streams.event_stream import EventStream
 from llmstream.streams.history import Repairs
 from llmstream.streams.options import Options
@@ -226,7 +232,8 @@ def _shown(source: str, messages: object) -> tuple[Message, ...]:
 # The response in one step, as events with timings: from the model, or from a hook instead.
 
 
-_CONTENT_TAGS: Final = ("text-delta", "reasoning-delta", "tool-input-start", "tool-call", "file")
+_DELTAS: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
+_CONTENT: Final = frozenset({TextDelta, ReasoningDelta, ToolInputStart, ToolCallEvent, FileEvent})
 
 
 class PlanMemory:
@@ -238,7 +245,7 @@ class PlanMemory:
 
 
 class ModelResponse:
-    """Sends one request. `events` yields all events but the stream's finish, which is stored in `finish`.
+    """Sends one request. `batches` yields all events but the stream's finish, which is stored in `finish`.
 
     repairs:    of the run's history, used if the plan has no messages of its own
     of_plan:    copies and repairs of the messages from earlier plans
@@ -278,15 +285,20 @@ class ModelResponse:
         self._began = clock()
         self._times: dict[str, float] = {}
 
-    async def events(self) -> AsyncGenerator[Event]:
+    async def batches(self) -> AsyncGenerator[Batch]:
         """Yields the events of the response, in order; leaving closes the socket."""
-        async with aclosing(aiter(self.stream)) as events:
-            async for event in events:
-                if isinstance(event, Finish):
-                    self.finish = event
-                else:
-                    self._note(event)
-                    yield event
+        async with aclosing(self.stream._batches()) as batches:
+            async for batch in batches:
+                end = len(batch.events)
+                finish = batch.events[-1]
+                if isinstance(finish, Finish):  # the last event of every stream
+                    end -= 1
+                read = batch if end == len(batch.events) else batch.part(0, end)
+                self._note(read.events)
+                if end:
+                    yield read
+                if isinstance(finish, Finish):
+                    self.finish = finish
         self._times["total_s"] = self._clock() - self._began
 
     @property
@@ -303,22 +315,22 @@ class ModelResponse:
         """The messages that the response adds to the conversation; of a broken one, the usable part."""
         return self.stream.added()
 
-    def _note(self, event: Event) -> None:
+    def _note(self, events: Sequence[Event]) -> None:
+        kinds, times = set(map(type, events)), self._times
         # Created here: the vendor has not sent anything yet that could be timed.
-        if isinstance(event, StreamStart):
-            return
-        if isinstance(event, ToolInputEnd):
-            self.cut_call = self.cut_call or bool(event.incomplete)
-        # The incomplete response is void.
-        elif isinstance(event, RetryNotice):
-            self.cut_call = False
-        if isinstance(event, ResponseMetadata) and event.provider_metadata:
-            own = own_values(event.provider_metadata)
-            self.model_name = own.get("answered_by", self.model_name)  # set by a fallback
-        if "first_event_s" not in self._times:
-            self._times["first_event_s"] = self._clock() - self._began
-        if "first_content_s" not in self._times and event.__struct_config__.tag in _CONTENT_TAGS:
-            self._times["first_content_s"] = self._clock() - self._began
+        if "first_event_s" not in times and not kinds <= {StreamStart}:
+            times["first_event_s"] = self._clock() - self._began
+        if "first_content_s" not in times and not kinds.isdisjoint(_CONTENT):
+            times["first_content_s"] = self._clock() - self._began
+        for event in () if kinds <= _DELTAS else events:
+            if isinstance(event, ToolInputEnd):
+                self.cut_call = self.cut_call or bool(event.incomplete)
+            # The incomplete response is void.
+            elif isinstance(event, RetryNotice):
+                self.cut_call = False
+            elif isinstance(event, ResponseMetadata) and event.provider_metadata:
+                own = own_values(event.provider_metadata)
+                self.model_name = own.get("answered_by", self.model_name)  # set by a fallback
 
 
 def no_content_error(response: ModelResponse, message: Message) -> LLMStreamError | None:

@@ -13,13 +13,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from llmstream.chats.content import OWN_KEY, ToolCall, own_values
 from llmstream.chats.message import Message, Role
-from llmstream.events import Event, ResponseMetadata, decode
+from llmstream.events import Event, ReasoningDelta, ResponseMetadata, TextDelta, ToolInputDelta, decode
 from llmstream.events import ToolResult as ToolResultEvent
 from llmstream.unique_ids import StepIds
 
@@ -124,8 +124,33 @@ def shown_ids(suspension: Suspension) -> dict[str, str]:
     return found
 
 
-def in_step(event: Event, step: int, ids: StepIds) -> Event:
-    """The event, with an id that no other step of the run uses."""
+_DELTAS: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
+
+
+def in_step(events: Sequence[Event], step: int, ids: StepIds) -> Sequence[Event]:
+    """The events, with ids that no other step of the run uses."""
+    out: list[Event] = []
+    changed = False
+    block_id = shown_id = ""
+    for event in events:
+        # Most are deltas of one block, and most wires use the same ids in each response.
+        if type(event) in _DELTAS:
+            delta: Any = event
+            if delta.id is not block_id:
+                block_id = delta.id
+                shown_id = ids.shown(block_id, step)
+            if shown_id is not block_id:
+                event = delta.__class__(delta.delta, shown_id, delta.provider_metadata)
+                changed = True
+        else:
+            shown = _in_step(event, step, ids)
+            changed = changed or shown is not event
+            event = shown
+        out.append(event)
+    return out if changed else events
+
+
+def _in_step(event: Event, step: int, ids: StepIds) -> Event:
     field = _id_field(type(event))
     if field is None:
         return event

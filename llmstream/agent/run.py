@@ -296,14 +296,15 @@ class AgentRun(AsyncOnly, Generic[T]):
             return
         require_asyncio()
         self._begun = True
-        events = self._loop.events()
+        batches = self._loop.batches()
         try:
-            async for event in events:
-                self._current = event
-                yield event
+            async for batch in batches:
+                for event in batch.read():
+                    self._current = event
+                    yield event
         finally:
             self._over, self._held = True, None
-            await events.aclose()
+            await batches.aclose()
 
     # The state of the run so far.
 

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -39,6 +39,7 @@ from llmstream.errors import InvalidOutput
 from llmstream.events import Event, Finish, RetryNotice, StepFinish, StepStart, StreamStart, Timings, Usage
 from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.streams.call import CallingModel
+from llmstream.streams.conversation import Batch
 from llmstream.streams.history import Repairs
 from llmstream.streams.observations import joined
 from llmstream.tools.approval import Approve, Deny
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
 
 
 __all__ = ["ModelStep", "ResumedStep", "RunContext", "RunStep", "StaticStep"]
+
+# Events of a response at which a step has something to do.
+_SPECIAL: Final = frozenset({StreamStart, RetryNotice})
 
 
 class RunContext:
@@ -217,7 +221,7 @@ class RunContext:
 
 
 class RunStep:
-    """One step: its `events` are read to their end, then `record` adds it to the run or suspends the run.
+    """One step: its `batches` are read to their end, then `record` adds it to the run or suspends the run.
 
     message:  the model's message, as stored in the history
     finish:   how the response ended
@@ -237,8 +241,8 @@ class RunStep:
         self.worked = False
         self._context = context
 
-    def events(self) -> AsyncGenerator[Event]:
-        """Yields the events of the step, in order; `stream-start` comes with each response."""
+    def batches(self) -> AsyncGenerator[Batch]:
+        """Yields the events of the step, in order; `stream-start` comes alone, with each response."""
         raise NotImplementedError
 
     def unrecorded(self) -> list[Message]:
@@ -313,15 +317,12 @@ class StaticStep(RunStep):
         super().__init__(context)
         self._given = given
 
-    async def events(self) -> AsyncGenerator[Event]:
+    async def batches(self) -> AsyncGenerator[Batch]:
         """Yields the response as one text block."""
         message = self._given.message
         self.finish = Finish("stop")
-        yield StreamStart()
-        yield StepStart(self.number)
-        for event in self._given.events():
-            yield event
-        yield StepFinish(self.number, "stop")
+        yield Batch((StreamStart(),))
+        yield Batch((StepStart(self.number), *self._given.events(), StepFinish(self.number, "stop")))
         # The sender distinguishes the agents of a chat.
         self.message = msgspec.structs.replace(message, sender=message.sender or self._context.config.name)
         self._context.state.conversation.append(self.message)
@@ -353,43 +354,58 @@ class ModelStep(RunStep):
         """The response so far."""
         return [] if self._taken else self.response.added()
 
-    async def events(self) -> AsyncGenerator[Event]:
+    async def batches(self) -> AsyncGenerator[Batch]:
         """Yields the events of the response and of its calls.
 
         raises: LLMStreamError if the response failed, or was cut off before any content
         """
         response, calls = self.response, self.calls
-        eager = response.tools.eager
+        special = _SPECIAL | {ToolCallEvent} if response.tools.eager else _SPECIAL
         try:
-            async with aclosing(response.events()) as events:
-                async for event in events:
-                    if eager and isinstance(event, ToolCallEvent):
-                        # Its tool declares that it is safe to start before the response is complete.
-                        calls.start_eager(event)
-                    elif isinstance(event, RetryNotice):  # the stream does not know the step number
-                        # Results of eager calls of an interrupted response must not answer calls of the next
-                        # one.
-                        event = msgspec.structs.replace(event, discard_step=self.number)
-                        await calls.superseded()
-                    yield event
-                    if isinstance(event, StreamStart):
-                        yield StepStart(self.number, event.warnings)
+            async with aclosing(response.batches()) as batches:
+                async for batch in batches:
+                    if special.isdisjoint(map(type, batch.events)):
+                        yield batch
+                        continue
+                    start = 0
+                    for place, event in enumerate(batch.events):
+                        if type(event) not in special:
+                            continue
+                        if start < place:
+                            yield batch.part(start, place)
+                        start = place
+                        if isinstance(event, StreamStart):
+                            start += 1
+                            yield batch.part(place, start)
+                            yield Batch((StepStart(self.number, event.warnings),))
+                        elif isinstance(event, RetryNotice):  # the stream does not know the step number
+                            # Results of eager calls of an interrupted response must not answer calls of the
+                            # next one.
+                            start += 1
+                            await calls.superseded()
+                            noted = msgspec.structs.replace(event, discard_step=self.number)
+                            yield Batch((noted,), batch.turn, batch.start + place)
+                        else:
+                            # Its tool declares that it is safe to start before the response is complete.
+                            calls.start_eager(event)
+                    if start < len(batch.events):
+                        yield batch.part(start, len(batch.events))
         finally:
             # Also if the reader closes the run: the history must contain what was shown.
             self._take()
         failure = response.stream.error or no_content_error(response, self.message)
         if failure is not None:
-            for note in await calls.superseded():
-                yield note
+            yield Batch(await calls.superseded())
             raise failure
-        yield StepFinish(self.number, self.finish.finish_reason, self.finish.usage, response.timings)
+        finish = self.finish
+        yield Batch((StepFinish(self.number, finish.finish_reason, finish.usage, response.timings),))
         # After `StepFinish`: the hook gets a response that is complete for all readers.
         await self._review()
         # On disk before its calls run.
         await self._context.note()
         async with aclosing(self._work()) as events:
             async for event in events:
-                yield event
+                yield Batch((event,))
 
     async def _work(self) -> AsyncGenerator[Event]:
         """Runs the calls of the response, if there are any."""
@@ -496,7 +512,7 @@ class ResumedStep(RunStep):
         self.message = context.state.conversation[-1]
         self.earlier = {result.tool_call_id: result for result in resumption.suspension.results}
 
-    async def events(self) -> AsyncGenerator[Event]:
+    async def batches(self) -> AsyncGenerator[Batch]:
         """Yields the events of the calls.
 
         raises: InvalidRequest if the suspension was resumed meanwhile, a sub-agent's run in it cannot
@@ -522,7 +538,7 @@ class ResumedStep(RunStep):
         for status in found.answered:
             await context.journal.result(self.number, None, status.result)
             calls.statuses[status.tool_call_id] = status
-            yield result_event(status)
+            yield Batch((result_event(status),))
         calls.waiting.update(found.undecided)
         for call, inner in found.undecided_inner_calls:
             calls.suspend(call, inner)
@@ -532,5 +548,5 @@ class ResumedStep(RunStep):
             calls.start(call, continuation)
         async with aclosing(calls.events(context.deadline)) as events:
             async for event in events:
-                yield event
+                yield Batch((event,))
         self.message = context.state.conversation[-1]

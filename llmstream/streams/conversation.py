@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from llmstream.tools import CallRunner, ToolContext
     from llmstream.transport.deadlines import Deadlines
 
-__all__ = ["CONTINUE_NOTE", "ContinuationMarks", "Conversation", "Turn", "to_continue"]
+__all__ = ["CONTINUE_NOTE", "Batch", "ContinuationMarks", "Conversation", "Turn", "to_continue"]
 
 CONTINUE_NOTE: Final = (
     "Your last message was cut off. Go on exactly where it ends: begin with the next character, repeat "
@@ -230,6 +230,11 @@ class Turn:
         if self.eager is not None:
             self.eager.see(batch)
 
+    def read(self, events: Sequence[Event], start: int = 0) -> Iterator[Event]:
+        """Yields events of the batch from a position on, and counts them as seen."""
+        for self.seen, event in enumerate(events, start + 1):
+            yield event
+
     def catch_up(self) -> bool:
         """Accumulates the events that were read since the last call; whether they completed the message."""
         if self._folded == self.seen:
@@ -246,6 +251,30 @@ class Turn:
         """Drops a batch that was read and accumulated, so that the next one can reuse its memory."""
         self._current = self.current
         self.batch, self.seen, self._folded = [], 0, 0
+
+
+class Batch(NamedTuple):
+    """Events that follow each other, for a reader that yields them one by one.
+
+    turn:  of the response that they belong to; None for events that belong to none
+    start: their position among the events of the turn's batch
+    """
+
+    events: Sequence[Event]
+    turn: Turn | None = None
+    start: int = 0
+
+    def part(self, start: int, end: int) -> Batch:
+        """Returns some of the events."""
+        return Batch(self.events[start:end], self.turn, self.start + start)
+
+    def read(self) -> Iterator[Event]:
+        """Yields the events; at each, the views of the response end with it."""
+        turn = self.turn
+        if turn is None:
+            yield from self.events
+        else:
+            yield from turn.read(self.events, self.start)
 
 
 def _as_output(value: Any) -> Output | None:

@@ -15,7 +15,7 @@ from llmstream.errors import DeadlineExceeded, InvalidOutput, InvalidRequest, LL
 from llmstream.events import Event, FinishReason, Usage, Warning
 from llmstream.other_sdks import STREAM, suggests
 from llmstream.streams.call import Call, CallingModel, ResponseInfo, ResumeToken, mark_message, response_info
-from llmstream.streams.conversation import CONTINUE_NOTE, ContinuationMarks, Conversation
+from llmstream.streams.conversation import CONTINUE_NOTE, Batch, ContinuationMarks, Conversation
 from llmstream.streams.history import Repairs, remains_of_broken_turn
 from llmstream.streams.options import Options, StreamOptions
 from llmstream.streams.reading import (
@@ -220,7 +220,17 @@ class EventStream(AsyncOnly, Generic[T]):
             quiet=conversation.quiet,
         )
 
-    async def _events(self) -> AsyncGenerator[Event]:
+    def _events(self) -> AsyncGenerator[Event]:
+        return self._read(whole=False)
+
+    def _batches(self) -> AsyncGenerator[Batch]:
+        """Yields the events as they arrive together, for an agent's run: `Batch.read` counts what was read.
+
+        To pass each of them through the generators of a run takes as long as to decode and read it.
+        """
+        return self._read(whole=True)
+
+    async def _read(self, *, whole: bool) -> AsyncGenerator[Any]:
         if self._over:
             return
         if self._reading:
@@ -242,8 +252,12 @@ class EventStream(AsyncOnly, Generic[T]):
                     batch = self._continues.mark(batch)
                 turn.begin(batch)
                 self._conversation.feed(batch)
-                for turn.seen, event in enumerate(batch, 1):  # cheaper than incrementing by 1 for each event
-                    yield event
+                if whole:
+                    yield Batch(batch, turn)
+                    turn.seen = len(batch)
+                else:
+                    for turn.seen, event in enumerate(batch, 1):  # cheaper than to add 1 for each event
+                        yield event
                 self._catch_up()
                 turn.let_go()
                 batch = []  # so that the next one can reuse its memory
