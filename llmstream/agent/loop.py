@@ -109,7 +109,7 @@ class Loop:
                 async for batch in batches:
                     first = batch.events[0] if batch.events else None
                     # Each step starts a stream, and a run is one.
-                    if isinstance(first, StreamStart):
+                    if type(first) is StreamStart:
                         # Each step starts a stream, and most repeat the warning about the same option.
                         self.warnings += [w for w in first.warnings if w not in self.warnings]
                         if began:
@@ -121,7 +121,7 @@ class Loop:
                     events = in_step(batch.events, self.state.step, self.context.ids)
                     if chat is not None:
                         chat.feed(events)
-                    yield batch._replace(events=events)
+                    yield batch if events is batch.events else Batch(events, batch.turn, batch.start)
         finally:
             # In a finally block: also runs if the reader closed the run or was cancelled.
             failure = None if watch is None else self.error or sys.exception()

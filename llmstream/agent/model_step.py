@@ -289,16 +289,15 @@ class ModelResponse:
         """Yields the events of the response, in order; leaving closes the socket."""
         async with aclosing(self.stream._batches()) as batches:
             async for batch in batches:
-                end = len(batch.events)
-                finish = batch.events[-1]
-                if isinstance(finish, Finish):  # the last event of every stream
-                    end -= 1
-                read = batch if end == len(batch.events) else batch.part(0, end)
-                self._note(read.events)
-                if end:
-                    yield read
-                if isinstance(finish, Finish):
-                    self.finish = finish
+                last, end = batch.events[-1], len(batch.events) - 1
+                if type(last) is not Finish:
+                    self._note(batch.events)
+                    yield batch
+                    continue
+                if end:  # the finish is the last event of every stream
+                    self._note(batch.events[:end])
+                    yield batch.part(0, end)
+                self.finish = last
         self._times["total_s"] = self._clock() - self._began
 
     @property
@@ -316,13 +315,16 @@ class ModelResponse:
         return self.stream.added()
 
     def _note(self, events: Sequence[Event]) -> None:
-        kinds, times = set(map(type, events)), self._times
+        times = self._times
+        if "first_content_s" in times and _DELTAS.issuperset(map(type, events)):
+            return
+        kinds = set(map(type, events))
         # Created here: the vendor has not sent anything yet that could be timed.
         if "first_event_s" not in times and not kinds <= {StreamStart}:
             times["first_event_s"] = self._clock() - self._began
         if "first_content_s" not in times and not kinds.isdisjoint(_CONTENT):
             times["first_content_s"] = self._clock() - self._began
-        for event in () if kinds <= _DELTAS else events:
+        for event in events:
             if isinstance(event, ToolInputEnd):
                 self.cut_call = self.cut_call or bool(event.incomplete)
             # The incomplete response is void.

@@ -129,10 +129,10 @@ _DELTAS: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
 
 def in_step(events: Sequence[Event], step: int, ids: StepIds) -> Sequence[Event]:
     """The events, with ids that no other step of the run uses."""
-    out: list[Event] = []
-    changed = False
+    out: list[Event] | None = None  # from the first event on that has another id
     block_id = shown_id = ""
-    for event in events:
+    for place, event in enumerate(events):
+        shown = event
         # Most are deltas of one block, and most wires use the same ids in each response.
         if type(event) in _DELTAS:
             delta: Any = event
@@ -140,14 +140,14 @@ def in_step(events: Sequence[Event], step: int, ids: StepIds) -> Sequence[Event]
                 block_id = delta.id
                 shown_id = ids.shown(block_id, step)
             if shown_id is not block_id:
-                event = delta.__class__(delta.delta, shown_id, delta.provider_metadata)
-                changed = True
+                shown = type(delta)(delta.delta, shown_id, delta.provider_metadata)
         else:
             shown = _in_step(event, step, ids)
-            changed = changed or shown is not event
-            event = shown
-        out.append(event)
-    return out if changed else events
+        if out is not None:
+            out.append(shown)
+        elif shown is not event:
+            out = [*events[:place], shown]
+    return events if out is None else out
 
 
 def _in_step(event: Event, step: int, ids: StepIds) -> Event:

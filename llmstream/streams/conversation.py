@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -253,7 +253,7 @@ class Turn:
         self.batch, self.seen, self._folded = [], 0, 0
 
 
-class Batch(NamedTuple):
+class Batch(msgspec.Struct, frozen=True):
     """Events that follow each other, for a reader that yields them one by one.
 
     turn:  of the response that they belong to; None for events that belong to none
@@ -270,11 +270,7 @@ class Batch(NamedTuple):
 
     def read(self) -> Iterator[Event]:
         """Yields the events; at each, the views of the response end with it."""
-        turn = self.turn
-        if turn is None:
-            yield from self.events
-        else:
-            yield from turn.read(self.events, self.start)
+        return iter(self.events) if self.turn is None else self.turn.read(self.events, self.start)
 
 
 def _as_output(value: Any) -> Output | None:
