@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 import llmstream as ls
-from llmstream.events import Finish, ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart
+from llmstream.events import Finish, TextDelta, ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart
 from llmstream.testing import Refuse, ScriptedModel, Turn
 
 
@@ -106,3 +108,45 @@ async def test_values_of_calls_of_one_id():
     assert run.values == {"1/call_0": 1, "2/call_0": 2}
     sent = [call.id for message in model.requests[-1].messages for call in message.tool_calls]
     assert len(set(sent)) == 3
+
+
+def chunks(*deltas: dict[str, Any], reason: str) -> bytes:
+    """A response that arrives in one piece."""
+    choices = [{"index": 0, "delta": delta} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": reason})
+    lines = [json.dumps({"id": "r", "model": "m", "choices": [choice]}) for choice in choices]
+    return "".join(f"data: {line}\n\n" for line in (*lines, "[DONE]")).encode()
+
+
+async def test_views_end_with_the_event_read(serve) -> None:
+    """The events of a response arrive together; the reader is in the middle of them."""
+    function = {"name": "look", "arguments": '{"x": 1}'}
+    call = {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": function}]}
+    words = [{"content": word} for word in ("One", " two", " three")]
+
+    async def answer(request: web.Request) -> web.Response:
+        asked = await request.json()
+        first = asked["messages"][-1]["role"] == "user"
+        body = (
+            chunks({"content": "I look."}, call, reason="tool_calls")
+            if first
+            else chunks(*words, reason="stop")
+        )
+        return web.Response(body=body, content_type="text/event-stream")
+
+    async def look(x: int) -> str:
+        """Looks."""
+        return "seen"
+
+    model = ls.Model("openai:m", base_url=await serve(answer), api_key="key")
+    run = ls.Agent(model, tools=[look]).stream("Go")
+    shown: list[tuple[str, str]] = []
+    async with run:
+        async for event in run:
+            if isinstance(event, TextDelta):
+                assert run.current is event
+                shown.append((event.id, run.messages()[-1].text))
+            if len(shown) == 3:
+                break
+    assert shown == [("0", "I look."), ("1/0", "One"), ("1/0", "One two")]
+    assert run.messages()[-1].text == "One two"
