@@ -143,7 +143,7 @@ class ErrorInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
 
 
 # Ordered as the classes below. Codes of the application's own errors share one message: a visitor can do
-# nothing about a missing key, and should not be told.
+# nothing about a missing key, and should not learn of it.
 _PUBLIC: Final = {
     "invalid-request": "The request is not valid.",
     "bad-request": "The model does not accept this request.",
