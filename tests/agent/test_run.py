@@ -106,3 +106,15 @@ async def test_values_of_calls_of_one_id():
     assert run.values == {"1/call_0": 1, "2/call_0": 2}
     sent = [call.id for message in model.requests[-1].messages for call in message.tool_calls]
     assert len(set(sent)) == 3
+
+
+async def test_closed_run_reports_that_at_each_reading() -> None:
+    """It is not "already being read", though it yields nothing."""
+    model = ScriptedModel("One.")
+    async with ls.Agent(model).stream("Go") as run:
+        pass
+    for _ in range(2):
+        assert [event async for event in run] == []
+        with pytest.raises(ls.InvalidRequest, match="closed before its end"):
+            await run.collect()
+    assert model.requests == []
