@@ -22,6 +22,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.arguments import arguments
+
 __all__ = ["OWN", "PEERS", "figures"]
 
 STEPS: Final = 10
@@ -188,5 +190,5 @@ def _peak_kib() -> float:
 
 
 if __name__ == "__main__":
-    name, base, agents = sys.argv[1:]
+    name, base, agents = arguments("NAME BASE AGENTS", __doc__)
     print(json.dumps(asyncio.run(_measured(name, base, int(agents)))))

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import llmstream as ls
+from benchmarks.arguments import arguments
 from llmstream.chats import ToolResult
 from llmstream.durable import Runs
 from llmstream.durable.sqlite import SQLiteRunStore
@@ -299,7 +300,8 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--one"]:
-        print(json.dumps(asyncio.run(measured(sys.argv[2]))))
+    given = arguments("[ENGINE ...]", __doc__)
+    if given[:1] == ["--one"]:
+        print(json.dumps(asyncio.run(measured(given[1]))))
     else:
-        main(sys.argv[1:] or list(ENGINES))
+        main(given or list(ENGINES))

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from benchmarks.arguments import arguments
 from llmstream import events
 from llmstream.events import Event, Finish, StreamStart, TextDelta, TextEnd, TextStart
 from llmstream.log import open_logs
@@ -311,4 +312,5 @@ async def _produce(address: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_produce(sys.argv[1], int(sys.argv[2])))
+    address, count = arguments("ADDRESS COUNT", __doc__)
+    asyncio.run(_produce(address, int(count)))

@@ -29,6 +29,7 @@ from pathlib import Path
 from aiohttp import ClientSession, ClientTimeout, web
 
 import llmstream as ls
+from benchmarks.arguments import arguments
 from benchmarks.bodies import BODIES, WORDS
 from benchmarks.server import BLOCK_BYTES
 from llmstream.dialects.base import dialect_class
@@ -274,4 +275,4 @@ async def _serve(role: str, base: str) -> None:
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(*sys.argv[1:]))
+        asyncio.run(_serve(*arguments("ROLE BASE", __doc__)))

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from benchmarks.arguments import arguments
 from llmstream.accumulate import Accumulator
 from llmstream.dialects.tool_calls import ToolCallTracker
 from llmstream.events import TextDelta, TextStart
@@ -86,4 +87,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    arguments("", __doc__)
     sys.exit(main())

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.arguments import arguments
 from benchmarks.cpu import MODES, measure
 
 __all__ = ["rows"]
@@ -118,4 +119,5 @@ def _recommendation(worst: dict[str, float]) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps([_version(), _turn(sys.argv[1], int(sys.argv[2]))]))
+    address, count = arguments("BASE EVENTS", __doc__)
+    print(json.dumps([_version(), _turn(address, int(count))]))

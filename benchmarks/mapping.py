@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import llmstream as ls
+from benchmarks.arguments import arguments
 from llmstream.testing import ScriptedModel
 
 AT_ONCE = 8
@@ -80,7 +81,7 @@ def _peak_mb() -> float:
 
 def main() -> None:
     """The body of a measuring process."""
-    name, base, count, folder = sys.argv[1:]
+    name, base, count, folder = arguments("NAME BASE ROWS FOLDER", __doc__)
     rows = int(count)
     asyncio.run(_asked(base, 100))  # imports, the first connections
     began = time.process_time()

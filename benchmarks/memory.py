@@ -18,6 +18,7 @@ from typing import Any
 import aiohttp
 
 import llmstream as ls
+from benchmarks.arguments import arguments
 from benchmarks.floor import FLOORS
 
 FAMILY = "openai-chat"
@@ -94,6 +95,6 @@ async def _measured(opened: AbstractAsyncContextManager[Enter], streams: int) ->
 
 
 if __name__ == "__main__":
-    reader, address, count, how = sys.argv[1:]
+    reader, address, count, how = arguments("READER BASE STREAMS WRITES", __doc__)
     way = {"floor": _floor, "stream": _library}[reader]
     print(asyncio.run(_measured(way(f"{address}/{FAMILY}/2000/{how}"), int(count))))

@@ -8,11 +8,11 @@ The file is what `scripts/bench` wrote. In a page, what stands between `<!-- fig
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.arguments import arguments
 from benchmarks.plots import figures_of
 
 _MARKED: Final = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -111,10 +111,9 @@ def _shown(value: object) -> str:
 
 def main() -> None:
     """Fills the pages in their places."""
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    figures = list(figures_of(Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()))
-    for target in map(Path, sys.argv[2:]):
+    source, *pages = map(Path, arguments("FILE PAGE ...", __doc__))
+    figures = list(figures_of(source.read_text(encoding="utf-8").splitlines()))
+    for target in pages:
         target.write_text(page(target.read_text(encoding="utf-8"), figures), encoding="utf-8")
 
 

@@ -6,11 +6,11 @@ The file is what `python -m benchmarks --save` and `scripts/bench_peers --json` 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arguments import arguments
 from llmstream.display.plot import bars, lines
 
 Figures = list[dict[str, Any]]
@@ -76,9 +76,7 @@ def figures_of(rows: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     """Writes a plot for each kind of figure that the file has."""
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    source, target = Path(sys.argv[1]), Path(sys.argv[2])
+    source, target = map(Path, arguments("FILE DIRECTORY", __doc__))
     figures = list(figures_of(source.read_text(encoding="utf-8").splitlines()))
     target.mkdir(parents=True, exist_ok=True)
     for name, plot in PLOTS.items():

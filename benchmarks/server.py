@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 
+from benchmarks.arguments import arguments
 from benchmarks.bodies import BODIES, CONTENT_TYPES, RESULT_MARK, WORDS, agent_step, body_of
 
 BLOCK_BYTES = 16 * 1024
@@ -134,5 +135,6 @@ def running() -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    arguments("", __doc__)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_serve())

@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.parse import quote
 
+from benchmarks.arguments import arguments
 from benchmarks.bodies import WORDS
 from llmstream import serve
 from llmstream.events import Event, Finish, StreamStart, TextDelta, TextEnd, TextStart, encode
@@ -134,10 +135,11 @@ def us_per_served(writes: str, count: int, rounds: int) -> dict[str, float]:
 
 def main() -> None:
     """Serves the routes on a socket that the parent has opened."""
+    (handle,) = arguments("SOCKET", __doc__)
     import uvicorn
 
     options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "ws": "none", "access_log": False}
-    uvicorn.run(application, fd=int(sys.argv[1]), **options)
+    uvicorn.run(application, fd=int(handle), **options)
 
 
 if __name__ == "__main__":

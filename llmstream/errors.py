@@ -1,7 +1,7 @@
 """Every exception the package raises, and their wire form.
 
 LLMStreamError
-├── CallerError            the caller's fault; nothing was sent, or nothing could be
+├── CallerError            the caller's mistake; no request was sent
 │   ├── InvalidRequest      the request contradicts itself or cannot be encoded
 │   ├── MissingKey          no API key was found
 │   └── Unsupported         this provider or dialect cannot do it
@@ -9,32 +9,32 @@ LLMStreamError
 │   ├── BadRequest          400, 413, 422: the vendor refuses the request as it stands
 │   │   └── ContextTooLong  the prompt does not fit the model
 │   ├── AuthenticationError 401: the key is wrong
-│   ├── PermissionDenied    402, 403: the key may not, or the account cannot pay
+│   ├── PermissionDenied    402, 403: the key lacks a permission, or the account has no credit
 │   ├── NotFound            404: no such model or path
 │   ├── RateLimited         429: too many requests, or the quota is used up
 │   ├── Overloaded          503, 529: the vendor is busy
 │   ├── ContentFiltered     the vendor's filter refused prompt or answer
 │   └── ServerError         408, 409, 5xx: the vendor failed
-├── TransportError          what the network did
-│   ├── ConnectionFailed    no connection came about
+├── TransportError          the connection failed
+│   ├── ConnectionFailed    no connection could be opened
 │   ├── TLSError            the certificate or the handshake failed
 │   ├── ProxyError          the proxy refused
-│   ├── ConnectionLost      the connection broke after it stood
+│   ├── ConnectionLost      an open connection broke
 │   ├── DeadlineExceeded    one of the Deadlines passed; `reason` names it
 │   ├── RedirectRefused     the server pointed elsewhere; keys do not follow
 │   └── LimitsUnavailable   the store of a shared limiter cannot be reached
-├── StreamError             what the body was
+├── StreamError             the body of the response is invalid or incomplete
 │   ├── IncompleteStream    it ended before the vendor marked the response complete
 │   ├── DecodeError         a known event could not be read
-│   ├── NotAStream          the answer is no event stream at all
+│   ├── NotAStream          the response is not an event stream
 │   ├── LimitExceeded       a line, frame, event, argument or run grew past its cap
-│   ├── InvalidOutput       the answer is not of the type that was asked for
+│   ├── InvalidOutput       the answer does not fit the requested type
 │   └── ProtocolError       HTTP or framing rules were broken
-├── ToolError               what happened around a tool call
+├── ToolError               a tool call failed
 │   ├── InvalidToolInput    the arguments do not fit the tool's schema
 │   ├── UnknownTool         the model called a tool that was not offered
-│   └── ToolTimeout         the tool took longer than it may
-├── LogError                what happened around an event log (`llmstream.log`)
+│   └── ToolTimeout         the tool exceeded its timeout
+├── LogError                an event log (`llmstream.log`) refused a request or failed
 │   ├── RunNotFound         the log has no such run, or has deleted its events
 │   ├── RunExists           the id of the run is in use
 │   ├── ProducerLost        the process that produced the run died
@@ -143,7 +143,7 @@ class ErrorInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
 
 
 # Ordered as the classes below. Codes of the application's own errors share one message: a visitor can do
-# nothing about a missing key, and should not be told.
+# nothing about a missing key, and should not learn of it.
 _PUBLIC: Final = {
     "invalid-request": "The request is not valid.",
     "bad-request": "The model does not accept this request.",
@@ -366,7 +366,7 @@ class TransportError(LLMStreamError, code="transport-error", retryable=True):
 
 
 class ConnectionFailed(TransportError, ConnectionError, code="connection-failed"):
-    """No connection came about: DNS, refusal, no route. A ConnectionError too."""
+    """No connection could be opened: DNS, refusal, no route. A ConnectionError too."""
 
 
 # Not retryable, like ProxyError and RedirectRefused: a retry would fail in the same way.

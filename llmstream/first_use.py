@@ -46,7 +46,7 @@ def prepared(kind: type[T]) -> type[T]:
     found: Any = kind
     try:
         _prepare(found)
-    except TypeError:  # of a type that has no hash, or that msgspec does not support, as it says itself
+    except TypeError:  # a type without a hash, or one that msgspec does not support
         pass
     return kind
 

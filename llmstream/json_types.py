@@ -31,6 +31,7 @@ __all__ = [
     "readable",
     "resolved",
     "schemas",
+    "unsupported_type",
     "with_whole_numbers",
     "without_empty_nulls",
 ]
@@ -42,6 +43,9 @@ _CONSTRAINTS: Final = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max
 _MAX_ERRORS: Final = 8
 
 _REF: Final = "#/$defs/"
+
+# As msgspec 0.20 reports a class that it does not know, or a value in place of a type.
+_UNSUPPORTED: Final = re.compile(r"[Tt]ype '?(?P<type>(?!unions ).+?)'? is not supported")
 
 # Marks the name in a final reference; class names cannot contain this character.
 _FINAL: Final = "\0"
@@ -155,6 +159,15 @@ def schemas(annotations: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[str,
     components = _Components()
     found = components.schemas([readable(each) for each in annotations])
     return [_plain(each) for each in found], {name: _plain(each) for name, each in components.found.items()}
+
+
+def unsupported_type(error: Exception) -> str:
+    """The type for which an error of `schemas` reports that there is no schema; "" for other errors.
+
+    The message of msgspec is for its own callers: it advises a `schema_hook`.
+    """
+    found = _UNSUPPORTED.fullmatch(str(error).rpartition("\n")[2])
+    return found["type"] if found else ""
 
 
 class _Components:

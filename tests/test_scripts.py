@@ -1,4 +1,4 @@
-"""Every script answers `--help`, and does nothing else then."""
+"""Every script, and every program among the benchmarks, answers `--help`, and does nothing else then."""
 
 import os
 import re
@@ -10,6 +10,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file())
+PROGRAMS = sorted(
+    path.stem
+    for path in (ROOT / "benchmarks").glob("*.py")
+    if '__name__ == "__main__"' in path.read_text(encoding="utf-8") and path.stem != "__main__"
+)
 # Packages that only the `dev` extra brings.
 NEEDS = {"picture": "pyte", "web_picture": "playwright", "inspect_picture": "playwright"}
 
@@ -34,3 +39,24 @@ def test_help(script: Path, tmp_path: Path) -> None:
     assert done.stderr == ""
     assert not (ROOT / "--help").exists()  # the name of a folder, for a script that takes one
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "module", [pytest.param(name, marks=() if name == "server" else pytest.mark.slow) for name in PROGRAMS]
+)
+def test_help_of_a_benchmark(module: str) -> None:
+    """Most are processes that `python -m benchmarks` starts."""
+    command = [sys.executable, "-m", f"benchmarks.{module}", "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage: ")
+    assert done.stderr == ""
+
+
+def test_arguments_that_do_not_fit() -> None:
+    """The usage goes to standard error."""
+    command = [sys.executable, "-m", "benchmarks.memory", "floor"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert done.stderr.startswith("usage: python -m benchmarks.memory READER BASE STREAMS WRITES\n")
+    assert done.stdout == ""

@@ -354,7 +354,8 @@ class JournalFile:
         with self._lock:
             if owner is not None and line.type != "steps" and self._owners.get(line.run) is not owner:
                 raise Lost(
-                    f"the steps of run {line.run!r} were opened again or deleted; this object is void."
+                    f"the steps of run {line.run!r} were opened again or deleted, so this object is no "
+                    "longer valid. Use the steps that were opened last."
                 )
             self._append(line)
             # Becomes the owner only once its line is on disk: after a failure the previous owner stays.

@@ -279,8 +279,10 @@ class AgentRun(AsyncOnly, Generic[T]):
         return None if response is None else response.stream.tool_input(self._loop.own_id(call_id))
 
     def _events(self) -> AsyncGenerator[Event]:
+        if self._over:  # has no further events, and needs no reader that is held
+            return self._read()
         alive = self._reader is not None and self._reader() is not None
-        if alive or (self._begun and not self._over):
+        if alive or self._begun:
             raise InvalidRequest(
                 "this run is already being read, or was just left by `break`. Use one reader at a time; "
                 "the content so far is in `messages()`, and `async with` leaves the run at once."

@@ -205,7 +205,7 @@ def _part(part: str | Part) -> Part:
         return Text(part)
     if isinstance(part, bytes | bytearray | memoryview):
         raise InvalidRequest(
-            "bytes alone do not say what they are. Write Image(data=..., media_type='image/png'), "
+            "bytes have no media type. Write Image(data=..., media_type='image/png'), "
             "Audio(...) or Document(...)."
         )
     return part

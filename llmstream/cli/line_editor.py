@@ -212,7 +212,7 @@ class _Readline:
             before = text.removesuffix(replaced)
             return f"{before}{candidates[number]}" if number < len(candidates) else None
 
-        # No delimiters: the whole line is given.
+        # No delimiters: the complete line is passed.
         readline.set_completer_delims("")
         readline.set_completer(candidate)
         # Python of macOS has libedit in place of readline, with another syntax.

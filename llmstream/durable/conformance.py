@@ -197,6 +197,26 @@ async def passed_lease_makes_a_run_due(store: RunStore) -> None:
     assert await store.steps("run") == {}
 
 
+async def unclaimed_runs_are_counted(store: RunStore) -> None:
+    """Due runs of agents other than those named are counted by agent, once they are overdue."""
+    for run, agent in (("a", "clark"), ("b", "clark"), ("c", "clerk"), ("d", "teller"), ("e", "baker")):
+        await store.create(run, agent, "{}")
+    first = await _claimed(store, "d", "one")
+    await _claimed(store, "e", "two")  # in progress
+    assert await store.leave("d", first.epoch, "waiting", "", "")
+    async with asyncio.timeout(30):
+        while not await store.unclaimed(["clerk"], 0):  # noqa: ASYNC110  # a clock may be coarse
+            await asyncio.sleep(0.01)
+    assert await store.unclaimed(["clerk"], 0) == {"clark": 2}
+    assert await store.unclaimed(["clerk"], _LONG_S) == {}
+    assert await store.unclaimed(["clerk", "clark"], 0) == {}
+    assert await store.give("d", "0/decision/a", b"yes")
+    async with asyncio.timeout(30):
+        while len(await store.unclaimed(["clerk"], 0)) < 2:  # noqa: ASYNC110  # a clock may be coarse
+            await asyncio.sleep(0.01)
+    assert await store.unclaimed(["clerk"], 0) == {"clark": 2, "teller": 1}
+
+
 async def given_once_and_heard(store: RunStore) -> None:
     """The first decision applies, and makes a waiting run due; messages are numbered in order."""
     await store.create("run", "clerk", "{}")
@@ -264,6 +284,7 @@ STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     one_of_many_claims_wins,
     deleted_claim_counts_no_more,
     passed_lease_makes_a_run_due,
+    unclaimed_runs_are_counted,
     given_once_and_heard,
     ended_runs_are_deleted,
     changes_side_by_side_count,

@@ -177,6 +177,13 @@ class PostgresRunStore(RunStore):
             statement, values = _SQL.due(agents, now, limit)
             return [record_of(row) for row in await execute(statement, values)]
 
+    async def unclaimed(self, agents: Sequence[str], overdue_s: float) -> Mapping[str, int]:
+        """As in `RunStore`."""
+        async with self._link.transaction() as execute:
+            ((now,),) = await execute(_NOW)
+            statement, values = _SQL.unclaimed(agents, now - overdue_s, now - overdue_s)
+            return dict(await execute(statement, values))
+
     async def usage(self, run: str) -> dict[str, Usage]:
         """As in `RunStore`."""
         return usage_of(await self._link.rows(_SQL.usage, run))

@@ -42,6 +42,10 @@ _POLL_S: Final = 0.5
 # Rare enough to cost nothing; runs due for deletion ended days ago.
 _SWEEP_S: Final = 3600.0
 
+# How long a run may be due before `resume` warns that its agent is missing, and how often it looks. A worker
+# that has the agent takes a run within a second, unless all such workers are at their limit.
+_OVERDUE_S: Final = 60.0
+
 
 class Runs:
     """Durable runs in one database. One object per process, used by one event loop.
@@ -78,6 +82,9 @@ class Runs:
         self._opening: asyncio.Future[None] | None = None
         # The first sweep is due at once, so that short-lived processes also delete.
         self._swept_s = -_SWEEP_S
+        self._looked_s = -_OVERDUE_S
+        self._names = set[str]()  # of all agents that this process resumes
+        self._missing = set[str]()  # names of agents in warnings
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -211,7 +218,8 @@ class Runs:
         Call it in each worker. It runs until it is cancelled, or with `once` until the runs that are due now
         have ended or wait; it polls every half second.
 
-        agents: by the name that their runs have; runs of other names are left to other workers
+        agents: by the name that their runs have; runs of other names are left to other workers, with a
+                warning for those that no worker takes for a minute
         limit:  how many runs this process has at once
         returns: how many runs it has taken over
         raises:  InvalidRequest without an agent
@@ -225,6 +233,7 @@ class Runs:
                 _log.warning(
                     "runs of %r are resumed with the agent %r, which has another name", name, agent.name
                 )
+        self._names |= agents.keys()
         await self._open()
         taken, mine = 0, set[asyncio.Task[None]]()
         while True:
@@ -257,6 +266,7 @@ class Runs:
             # up the limit.
             found = await self._store.due(agents, room + len(self._worker.owned))
             await self._sweep()
+            await self._report_unclaimed()
         except LogUnavailable as error:
             _log.warning("durable runs: cannot look for runs to resume: %s", error)
             return []
@@ -268,6 +278,23 @@ class Runs:
         if now >= self._swept_s + _SWEEP_S:
             self._swept_s = now
             await self._store.delete_ended(time.time() - self._keep_s)
+
+    async def _report_unclaimed(self) -> None:
+        """Warns of runs that nobody takes, once for each name: it may be misspelt, here or in the agent."""
+        now = time.monotonic()
+        if now < self._looked_s + _OVERDUE_S:
+            return
+        self._looked_s = now
+        for name, count in (await self._store.unclaimed(sorted(self._names), _OVERDUE_S)).items():
+            if name not in self._missing:
+                self._missing.add(name)
+                _log.warning(
+                    "durable runs of the agent %r have been due for over a minute, %d by now, and no process "
+                    "takes them; this one resumes %s. Correct the name, or start a worker with this agent",
+                    name,
+                    count,
+                    ", ".join(map(repr, sorted(self._names))),
+                )
 
     async def decide(
         self,

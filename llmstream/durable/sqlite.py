@@ -220,6 +220,11 @@ class SQLiteRunStore(RunStore):
         statement, values = _SQL.due(agents, self._lease_clock(), limit)
         return [record_of(row) for row in await self._rows(statement, *values)]
 
+    async def unclaimed(self, agents: Sequence[str], overdue_s: float) -> Mapping[str, int]:
+        """As in `RunStore`."""
+        statement, values = _SQL.unclaimed(agents, self._lease_clock() - overdue_s, self._clock() - overdue_s)
+        return dict(await self._rows(statement, *values))
+
     async def usage(self, run: str) -> dict[str, Usage]:
         """As in `RunStore`."""
         return usage_of(await self._rows(_SQL.usage, run))

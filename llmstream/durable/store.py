@@ -253,6 +253,13 @@ class RunStore(ABC):
     async def due(self, agents: Sequence[str], limit: int) -> Sequence[RunRecord]:
         """Runs of these agents that may be claimed: the owner is dead, or there is new input."""
 
+    async def unclaimed(self, agents: Sequence[str], overdue_s: float) -> Mapping[str, int]:
+        """How many runs of any other agents have been due for longer, by the agent's name.
+
+        Only for a warning; a store that does not override it reports none.
+        """
+        return {}
+
     @abstractmethod
     async def usage(self, run: str) -> dict[str, Usage]:
         """Tokens by "provider:model", the sum of the recorded responses of all processes."""

@@ -89,8 +89,8 @@ class StoreSteps:
     def lose(self) -> Lost:
         """Records that another process has the run; no step is started afterwards."""
         error = Lost(
-            f"run {self.run!r} is no longer this process's: its lease had passed, and another process has "
-            "taken it over, or it was stopped. What was in progress here is not recorded."
+            f"run {self.run!r} no longer belongs to this process: its lease expired and another process has "
+            "taken it over, or it was stopped. The step in progress here is not recorded."
         )
         self.broken = self.broken or error
         return error

@@ -44,6 +44,9 @@ _spent: Final = msgspec.json.Decoder(_Spent).decode
 VERSION: Final = 1
 """Version of the tables, in `durable_version`. A newer one is refused."""
 
+# Of agents in one warning: enough to see a typing error; a program has few agents.
+_MOST_NAMES: Final = 20
+
 _COLUMNS: Final = RunRecord.__struct_fields__
 _NAMES: Final = ", ".join(_COLUMNS)
 
@@ -166,6 +169,17 @@ class Statements:
             "order by changed limit ?"
         )
         return self._form(query), (*agents, now, limit)
+
+    def unclaimed(
+        self, agents: Sequence[str], lease_before: float, changed_before: float
+    ) -> tuple[str, tuple[Any, ...]]:
+        """A query for names of other agents whose runs have been due since these times, with how many."""
+        query = (
+            f"select agent, count(*) from durable_runs where not ({_among('agent', agents)}) and "
+            "((state = 'running' and lease_until < ?) or (state = 'waiting' and ready = 1)) and changed < ? "
+            "group by agent order by agent limit ?"
+        )
+        return self._form(query), (*agents, lease_before, changed_before, _MOST_NAMES)
 
 
 def _among(column: str, values: Sequence[str]) -> str:

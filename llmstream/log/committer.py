@@ -187,8 +187,8 @@ class Outbox:
 
 def _fenced(run: str) -> Fenced:
     return Fenced(
-        f"run {run!r} is no longer produced here: its lease had passed, and another process has closed it or "
-        "taken it over. What this process produced after that is not in the log."
+        f"run {run!r} no longer belongs to this process: its lease expired, and another process has closed "
+        "it or taken it over. Later events of this process are not in the log."
     )
 
 

@@ -60,7 +60,7 @@ def open_logs(
     lease_s:        how long a producer may be silent before its run is closed as lost; it renews the lease
                     itself, so only a process that died or hangs is silent
     commit_every_s: the longest time between an event and its commit
-    keep_s:         how long the events of a run are kept after its end
+    keep_s:         how long the events of a run are stored after its end
     max_bytes:      the most that one run may write; a longer one fails with LimitExceeded
     owner:          name of this process in `RunStatus.owner`; default: "HOST:PID"
     raises:         InvalidRequest for an address or option that is invalid. The store is opened at first use

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
-from typing import Final
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Final, TypeVar
 
 from llmstream.errors import InvalidRequest, LogLost, LogUnavailable, ReplayTooLong, RunNotFound
 from llmstream.log.committer import end_tasks
@@ -21,6 +21,8 @@ from llmstream.log.recovery import close_lost
 from llmstream.log.store import Append, Batch, RunSlice, RunStatus, Store
 
 __all__ = ["Readers"]
+
+T = TypeVar("T")
 
 # About 4,000 events of text, which decode in 3 ms.
 _PAGE_BYTES: Final = 256 * 1024
@@ -125,7 +127,7 @@ class _Reader:
 class Readers:
     """The readers of a process.
 
-    patience_s: how long reads are retried if the store does not respond
+    patience_s: how long a read is retried after its first failure if the store does not respond
     ours:       whether this process produces a run; it is not closed here, even if its lease has expired
     """
 
@@ -184,12 +186,19 @@ class Readers:
 
     async def read(self, run: str, after: int) -> Page | None:
         """One page; None if there is no such run. Retries while the store does not respond."""
+        return await self._patiently(lambda: self._shared_read(run, after))
+
+    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Retries while the store does not respond, for `patience_s` after the first failure."""
+        # Not from the start: an attempt may take as long by itself. PostgreSQL reports a lock of a paused
+        # process after five seconds, and the next attempt succeeds.
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._patience_s
+        until: float | None = None
         while True:
             try:
-                return await self._shared_read(run, after)
+                return await attempt()
             except LogUnavailable as error:
+                until = loop.time() + self._patience_s if until is None else until
                 if not error.retryable or loop.time() >= until:
                     raise
             await asyncio.sleep(_AGAIN_S)
@@ -267,7 +276,8 @@ class Readers:
         """Waits for possible new frames; closes the run if its producer has died."""
         ours = self._ours(status.run)
         if not ours and (status.is_lost or reader.has_waited_for(status)):
-            await self._close_patiently(status)
+            # A full disk is still readable: reads alone would never detect that the run cannot be closed.
+            await self._patiently(lambda: self.close_lost(status))
             return
         rest_s = min(_POLL_S, max(0.0, most_s))
         if status.state == "open" and not ours:
@@ -277,22 +287,6 @@ class Readers:
             # Two of three reports may fail before the producer considers the run abandoned.
             rest_s = min(rest_s, status.left_s / 3)
         await reader.rest(position, status.epoch, rest_s)
-
-    async def _close_patiently(self, status: RunStatus) -> None:
-        # A full disk is still readable: reads alone would never detect that the run cannot be closed.
-        loop = asyncio.get_running_loop()
-        until: float | None = None
-        while True:
-            try:
-                await self.close_lost(status)
-                return
-            except LogUnavailable as error:
-                # Counted from the first failure, which may take as long by itself: PostgreSQL reports a lock
-                # of a paused process after five seconds, and the next attempt succeeds.
-                until = loop.time() + self._patience_s if until is None else until
-                if not error.retryable or loop.time() >= until:
-                    raise
-            await asyncio.sleep(_AGAIN_S)
 
     async def _mark_seen(self, status: RunStatus, seen_s: float) -> float:
         """Reports a reader to a run that stops without readers; returns the time of the last report."""

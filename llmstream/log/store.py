@@ -51,7 +51,7 @@ class RunStatus(msgspec.Struct, frozen=True, gc=False):
     lost_at:     from when on a reader may close it; later than the lease if a producer may take it over
     stopping:    whether a stop was requested
     bytes:       size of its frames
-    keep_s:      how long its frames are kept after its end
+    keep_s:      how long its frames are stored after its end
     left_s:      how long it continues without a reader; None for ever
     seen:        when a reader was last present; known only with `left_s`
     now:         the time of this status

@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 NOT_FOUND_AT: Final = " The request was "
-"""What stands before the URL in the message of an error 404, which a gateway does not tell its clients."""
+"""Precedes the URL in the message of an error 404; a gateway removes it and the URL for its clients."""
 
 # Addresses and routes: reads what people write as a base URL, fills it, joins it with a dialect's path.
 

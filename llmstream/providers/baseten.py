@@ -28,7 +28,7 @@ BASETEN = Provider(
         hosted(
             change(
                 ThinkingQuirks,
-                # Models think when `chat_template_args{enable_thinking}` says so; DeepSeek V4 takes an
+                # Models think if `chat_template_args{enable_thinking}` is true; DeepSeek V4 takes an
                 # effort, up to xhigh (anomalyco/models.dev#2861, charmbracelet/catwalk#407, seen 2026-11).
                 style="chat-template",
                 template_field="chat_template_args",

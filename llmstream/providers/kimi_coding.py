@@ -1,15 +1,15 @@
-"""Moonshot AI's plan for coding agents, by Anthropic's Messages. Its keys are not those of the platform
+"""Moonshot AI's plan for coding agents, over Anthropic's Messages API. It has other keys than the platform
 (`moonshot`).
 
 - An example is `kimi-coding:kimi-for-coding`.
-- A `/v1` at the end of the address is removed. The international site has `api.kimi.ai`.
-- Thinking is sent back unchanged: Kimi signs it and also accepts it without a signature. An answer with
-  calls but without thinking, such as another vendor's, may be refused while thinking is requested
+- A `/v1` at the end of the address is removed. The host of the international site is `api.kimi.ai`.
+- Thinking is sent back unchanged. Kimi signs it, and also accepts it without a signature. While thinking is
+  requested, it may refuse a history with an answer that has calls but no thinking, such as another vendor's
   (NousResearch/hermes-agent#13826, #49143).
-- K3 and K2.7 always think, and refuse a forced tool while they do: ask for a typed answer in the prompt
-  (`mode="prompt"`).
-- The plan is for coding agents; clients that it does not know may be refused.
-- Chat Completions are served at `https://api.kimi.com/coding/v1` too: `moonshot:MODEL` with `base_url=`.
+- K3 and K2.7 always think, and refuse a forced tool while they think: request structured output in the
+  prompt (`mode="prompt"`).
+- The plan is for coding agents; it may refuse unknown clients.
+- Chat Completions is also served at `https://api.kimi.com/coding/v1`: `moonshot:MODEL` with `base_url=`.
 
 Sources:
 

@@ -1,9 +1,10 @@
 """A LiteLLM proxy is a gateway of your own to many vendors.
 
-- Reasoning arrives as `reasoning_content`, whoever thought it.
-- A stream with tool calls may end in `stop` (BerriAI/litellm#35663); it is reported as tool-calls.
-- `provider_specific_fields` hold what the vendor behind sent besides; they are in the raw payload.
-- `max_tokens` is translated for the vendor behind, and so is `top_k`.
+- Reasoning arrives as `reasoning_content`, whichever vendor serves the model.
+- A stream with tool calls may end in `stop` (BerriAI/litellm#35663); its finish reason is reported as
+  `tool-calls`.
+- Other fields of the vendor's response are in `provider_specific_fields`; read them from the raw payload.
+- The proxy translates `max_tokens` and `top_k` for the vendor.
 
 Sources:
 

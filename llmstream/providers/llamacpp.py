@@ -1,15 +1,15 @@
-"""llama-server, of llama.cpp, serves a model of your own behind the Chat Completions wire.
+"""llama-server, of llama.cpp, serves a model on your own machine over Chat Completions.
 
 - An address without a path gets `/v1`.
 - The last chunk has no choices, but usage and `timings`; the latter are in the raw payload.
-- A prompt that does not fit into the context is the error `exceed_context_size_error` with `n_ctx`,
-  reported as `ContextTooLong`.
+- For a prompt that exceeds the context, the server sends the error `exceed_context_size_error` with `n_ctx`;
+  it is reported as `ContextTooLong`.
 - Tools depend on the model's template (`--jinja`, which is on by default; older servers answer 500 without
-  it). A named tool would silently become `auto`, so the others are left out and one is required.
-- Thinking is switched by the variable of the model's template, `chat_template_kwargs{enable_thinking}` or
-  `{thinking}` by the model's name, with `reasoning_effort` for models that know efforts.
-- Reasoning arrives as `reasoning_content` and goes back under it; the model's template picks what the model
-  is shown. The model's name hardly matters: the server has one.
+  it). The server treats a named tool as `auto`, so only that tool is sent, with `required`.
+- A variable of the model's template switches thinking: `chat_template_kwargs{enable_thinking}` or
+  `{thinking}`, by the model's name; `reasoning_effort` is added for models with efforts.
+- Reasoning arrives as `reasoning_content` and is sent back under that name; the model's template selects
+  what the model sees. The server has one model, so MODEL may be any name.
 - PDFs are refused before anything is sent; text documents are sent as text.
 
 Sources:

@@ -1,7 +1,7 @@
 """A llamafile is a model and its server in one file to run.
 
 - The server is that of llama.cpp; MODEL may be any name.
-- The model's name decides which efforts it knows and whether thinking can be switched off:
+- The model's name decides which efforts it has and whether thinking can be turned off:
   `llmstream/model_rules/open_models.py`.
 - PDFs and audio are refused before anything is sent; text documents are sent as text.
 
@@ -23,7 +23,7 @@ LLAMAFILE = Provider(
         hosted(
             change(
                 ReasoningQuirks,
-                # The server is llama.cpp's, which takes thoughts back (seen 2026-11).
+                # The server is llama.cpp's, which accepts reasoning in the history (seen 2026-11).
                 echo="all",
             )
         )

@@ -1,9 +1,9 @@
-"""LM Studio serves models on your own machine behind the Chat Completions wire.
+"""LM Studio serves models on your own machine over Chat Completions.
 
 - An address without a path gets `/v1`.
-- A prompt that does not fit into the context is a 200 with `event: error`, or a stream with nothing in it
+- For a prompt that exceeds the context, the server sends a 200 with `event: error`, or an empty stream
   (lmstudio-ai/lmstudio-bug-tracker#2339, #2322); the latter is reported as `IncompleteStream`.
-- Images as data only.
+- Images are accepted only as data, not as URLs.
 - PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:

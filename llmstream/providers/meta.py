@@ -1,15 +1,16 @@
-"""Meta serves its Muse models. This is the Responses wire, which Meta prefers: reasoning goes back
-encrypted; on Chat Completions (`meta-chat`) it is not sent at all. The Llama API of before ended on
+"""Meta serves its Muse models over the Responses API, which Meta recommends: reasoning is sent back
+encrypted. Over Chat Completions (`meta-chat`) Meta sends no reasoning. Its earlier Llama API ended on
 2026-07-06.
 
 - An example is `meta:muse-spark-1.3`.
 - `MODEL_API_KEY` is Meta's own name for the key.
-- The models always think: `none` is refused and sent as `minimal`, with a warning. Efforts are minimal to
-  max (pydantic-ai; litellm lists max for muse-wonder only).
-- `tool_choice` is auto alone: a forced tool is left out with a warning, and for `none` no tools are sent.
-- `web_search` runs at the vendor.
-- Anthropic's wire is served too, at `https://api.meta.ai`, with the key as Bearer: `anthropic:MODEL` with
-  `base_url=` and `ANTHROPIC_AUTH_TOKEN`. It refuses `stop_sequences` and `top_k`.
+- The models always think. Meta refuses the effort `none`, so `minimal` is sent, with a warning. Efforts are
+  `minimal` to `max` (pydantic-ai; litellm lists `max` for muse-wonder only).
+- `tool_choice` accepts only `auto`: a forced tool is left out with a warning, and for `none` no tools are
+  sent.
+- Meta runs `web_search` itself.
+- Anthropic's Messages API is also served, at `https://api.meta.ai`, with the key as Bearer:
+  `anthropic:MODEL` with `base_url=` and `ANTHROPIC_AUTH_TOKEN`. It refuses `stop_sequences` and `top_k`.
 
 Sources:
 
@@ -40,7 +41,7 @@ META = replace(
             delivery=DeliveryQuirks(background=False),
             reasoning_model_rules=False,
             thinking=ThinkingQuirks(
-                encrypted="always",  # Muse always thinks, and reads its thoughts again (seen 2026-11)
+                encrypted="always",  # Muse always thinks, and reads its reasoning again (seen 2026-11)
                 # none is refused, max known (pydantic-ai-slim 2.68.0, seen 2026-11).
                 efforts={"none": "minimal"},
             ),

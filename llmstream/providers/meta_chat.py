@@ -1,10 +1,10 @@
-"""Meta's Muse models by Chat Completions.
+"""Meta's Muse models over Chat Completions.
 
 - An example is `meta-chat:muse-spark-1.3`.
-- Address and key are those of `meta`, the Responses wire, which Meta prefers: here reasoning is counted but
-  not sent.
-- `stop` is refused and left out with a warning, as is a forced tool. `none` is sent as `minimal`: the
-  models always think.
+- Address and key are those of `meta`, the Responses API, which Meta recommends. Over Chat Completions,
+  reasoning is counted in the usage but not sent.
+- Meta refuses `stop` and a forced tool; both are left out with a warning. The models always think: the
+  effort `none` is sent as `minimal`.
 
 Sources:
 
@@ -46,5 +46,5 @@ META_CHAT = Provider(
     base_url_env=("META_BASE_URL", "META_API_BASE"),
     key_env=("MODEL_API_KEY", "META_API_KEY", "META_MODEL_API_KEY"),
     docs="https://dev.meta.ai/docs",
-    notes="prefer `meta`: on this wire thoughts do not come. No tool can be forced",
+    notes="prefer `meta`: this wire sends no reasoning. No tool can be forced",
 )

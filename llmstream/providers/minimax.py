@@ -1,15 +1,15 @@
-"""MiniMax serves its own models behind the Chat Completions wire.
+"""MiniMax serves its own models over Chat Completions.
 
 - In China the address is `https://api.minimaxi.com/v1`.
-- The chunk with usage holds a choice without a delta.
-- Reasoning comes between `<think>` tags in the text, which are split off, and is sent back between them:
-  the models work worse without it. `reasoning_split: true` by `provider_options` makes the vendor separate
-  it.
-- `thinking{type}` is `adaptive` or `disabled` for M3, which decides by itself where nothing is requested;
-  M2 always thinks. An effort cannot be given.
-- M3 sees images.
-- There is no response format: a schema goes into the prompt. A temperature of 0 is refused, and one above
-  1; the nearest that is taken is sent, with a warning.
+- The chunk with the usage has a choice without a delta.
+- Reasoning arrives in the text between `<think>` tags, is separated from it, and is sent back between such
+  tags: the models answer worse without it. With `reasoning_split: true` in `provider_options`, MiniMax
+  separates it.
+- For M3, `thinking{type}` is `adaptive` or `disabled`; if nothing is requested, the model decides. M2 always
+  thinks. There are no efforts.
+- M3 accepts images.
+- There is no response format: a schema goes into the prompt. The temperature must be above 0 and at most 1;
+  for any other, the nearest valid one is sent, with a warning.
 - `max_tokens` is deprecated in favour of `max_completion_tokens`.
 - PDFs and audio are refused before anything is sent; text documents are sent as text.
 
@@ -48,7 +48,7 @@ MINIMAX = Provider(
             # There is no response format (platform.minimax.io, seen 2026-11).
             schemas=SchemaQuirks(output="none"),
             thinking=ThinkingQuirks(
-                # M3 thinks as it sees fit by default, M2 always (platform.minimax.io, seen
+                # M3 decides by itself by default, M2 always thinks (platform.minimax.io, seen
                 # 2026-11).
                 style="thinking",
                 on="adaptive",
@@ -57,7 +57,7 @@ MINIMAX = Provider(
             by_model=(ModelQuirks(r"minimax-m[12]", change(ThinkingQuirks, style="none")),),
             reasoning=ReasoningQuirks(
                 tags="tags",
-                # Its models work worse when their thoughts do not come back where they stood (seen 2026-07).
+                # Its models answer worse if their reasoning is not sent back in place (seen 2026-07).
                 field="think-tags",
                 echo="all",
             ),

@@ -1,11 +1,11 @@
-"""MiniMax's models by Anthropic's Messages, the wire that most clients use for them: thinking comes in
-blocks of its own.
+"""MiniMax's models over Anthropic's Messages API, which most clients use for them: thinking arrives in
+separate blocks.
 
 - An example is `minimax-anthropic:MiniMax-M3`.
 - In China the address is `https://api.minimaxi.com/anthropic`. A `/v1` at the end of the address is
-  removed. `minimax` is Chat Completions.
-- Thinking is sent back whether it is signed or not; images are sent as bytes.
-- MiniMax-M2 always thinks. There are no JSON schemas: for a typed answer a tool is forced.
+  removed. `minimax` is the provider for Chat Completions.
+- Thinking is sent back with or without a signature; images are sent as bytes.
+- MiniMax-M2 always thinks. There are no JSON schemas: structured output is requested by a forced tool.
 
 Sources:
 

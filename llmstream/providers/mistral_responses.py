@@ -2,10 +2,10 @@
 
 - An example is `mistral-responses:mistral-large-latest`.
 - Address and key are those of `mistral`.
-- It keeps no state: `store` is false, there is no `previous_response_id` and nothing in the background.
-- Reasoning is plain text, sent back unchanged. Which efforts a model knows differs; they are sent as they
-  are.
-- Tools are functions; of the vendor's own there are only namespaces of functions, by
+- The API is stateless: `store` is false, and there are neither `previous_response_id` nor background
+  responses.
+- Reasoning is plain text and is sent back unchanged. Efforts differ by model and are sent as given.
+- Tools are functions. Of tools of its own the API has only namespaces of functions, by
   `provider_options={"mistral-responses": {"tools": [...]}}`.
 
 Sources:
@@ -37,7 +37,7 @@ MISTRAL_RESPONSES = replace(
             thinking=ThinkingQuirks(encrypted="never", plain=True, efforts={}),
             input=InputQuirks(system_role="system"),
             reasoning_model_rules=False,
-            # Of its own it has only namespaces of functions (mistralai 3.7.0, seen 2026-11).
+            # Of tools of its own it has only namespaces of functions (mistralai 3.7.0, seen 2026-11).
             tools=ToolQuirks(provider_tools=False),
             delivery=DeliveryQuirks(background=False),
         )

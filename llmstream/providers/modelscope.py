@@ -1,7 +1,7 @@
-"""ModelScope, of Alibaba, runs open models for its members.
+"""ModelScope, of Alibaba, hosts open models for its members.
 
-- No switch for thinking is documented, so none is sent, with a warning. `provider_options={"modelscope":
-  {"enable_thinking": False}}` sends what a model's page names.
+- No option for thinking is documented, so none is sent, with a warning. Pass the option that a model's page
+  names in `provider_options={"modelscope": {"enable_thinking": False}}`.
 - PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
@@ -21,7 +21,7 @@ MODELSCOPE = Provider(
     title="ModelScope",
     dialect=OpenAIChat(
         hosted(
-            # So that "none" is named too, which cannot be requested either.
+            # So that `none` is reported too, which cannot be requested either.
             by_model=(ModelQuirks("", change(ThinkingQuirks, style="none", always=True)),)
         )
     ),

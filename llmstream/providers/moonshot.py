@@ -1,26 +1,26 @@
-"""Moonshot AI serves its Kimi models behind the Chat Completions wire.
+"""Moonshot AI serves its Kimi models over Chat Completions.
 
 - In China the address is `https://api.moonshot.cn/v1`.
-- `reasoning_content` has to come back on the messages with tool calls; we send it with all of the history.
+- Messages with tool calls must have their `reasoning_content`; it is sent back with the complete history.
   `provider_options={"moonshot": {"thinking": {"type": "enabled", "keep": "all"}}}` makes the model use the
   reasoning of earlier turns as well.
-- `thinking` and `reasoning_effort` exclude each other (HKUDS/nanobot#3939). Kimi K2.5 and K2.6 are sent
-  `thinking{type}`, K3 `reasoning_effort` (`low`, `high`, `max`). K2.7, K3 and K2 Thinking always think;
-  `moonshot-v1` and the K2 previews do not.
+- `thinking` and `reasoning_effort` exclude each other (HKUDS/nanobot#3939). Kimi K2.5 and K2.6 get
+  `thinking{type}`, K3 gets `reasoning_effort` (`low`, `high`, `max`). K2.7, K3 and K2 Thinking always think;
+  `moonshot-v1` and the K2 previews never do.
 - A forced `tool_choice` conflicts with thinking; it is left out with a warning.
-- Usage may stand inside the choice, and `cached_tokens` at its top level; both are read.
-- Call ids look like `functions.search:0`.
-- Images as data only, no addresses.
-- `strict` is known and true by default, according to its page on tools; it then holds schemas to the subset
-  below. We do not send it, and narrow schemas ourselves.
-- `KIMI_API_KEY` is for some programs the key of Kimi Code, another service (`https://api.kimi.com/coding`),
-  which this one refuses; it is read last.
+- Usage may be inside the choice, and `cached_tokens` at the top level of the usage; both are read.
+- Call ids have the form `functions.search:0`.
+- Images are accepted only as data, not as URLs.
+- `strict` is true by default, according to Moonshot's page on tools, and then restricts schemas to the subset
+  below. It is not sent; schemas are rewritten to the subset in any case.
+- Some programs use `KIMI_API_KEY` for the key of Kimi Code, another service (`https://api.kimi.com/coding`).
+  Moonshot refuses that key, so the variable is read last.
 - `kimi-k2.5` and `moonshot-v1` were retired on 2026-08-31.
-- Schemas are a narrow subset: each names its type, in the branches of an `anyOf` and not beside it, and
-  references lead to `$defs`. They are rewritten; what cannot be checked goes into descriptions, with a
-  warning.
-- The sampling of the models that think is fixed: temperature, top_p and the penalties are left out with a
-  warning.
+- Schemas are restricted to a subset: each has a type, in the branches of an `anyOf` and not beside it, and
+  references point to `$defs`. Schemas are rewritten; constraints that are not supported go into
+  descriptions, with a warning.
+- The sampling settings of models that think are fixed: temperature, top_p and the penalties are left out
+  with a warning.
 - PDFs and audio are refused before anything is sent; text documents are sent as text.
 
 Sources:
@@ -53,7 +53,7 @@ MOONSHOT = Provider(
             reasoning_model_rules=False,
             media=MediaQuirks(files=False, audio_formats=frozenset(), image_urls=False),
             settings=SettingQuirks(
-                # Kimi models that think fix their sampling and refuse other values (seen 2026-07).
+                # Kimi models that think have fixed sampling settings and refuse others (seen 2026-07).
                 unsupported=frozenset(
                     {"top_k", "temperature", "top_p", "presence_penalty", "frequency_penalty"}
                 ),

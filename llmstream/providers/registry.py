@@ -141,7 +141,7 @@ def _ours(name: str) -> Provider:
     for value in vars(module).values():
         if isinstance(value, Provider) and value.name == name:
             return value
-    raise Unsupported(f"the module {module.__name__} holds no provider called {name!r}")
+    raise Unsupported(f"the module {module.__name__} has no provider called {name!r}")
 
 
 @functools.cache
@@ -156,7 +156,7 @@ def _from_entry_point(entry: EntryPoint) -> Provider:
     if not isinstance(value, Provider):
         raise Unsupported(f"{where} is not a Provider but {type(value).__name__}")
     if value.name != _canonical(entry.name):
-        raise Unsupported(f"{where} is a provider that calls itself {value.name!r}; the two have to agree")
+        raise Unsupported(f"{where} is a Provider with the name {value.name!r}. Give both the same name.")
     return value
 
 

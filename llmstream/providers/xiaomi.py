@@ -39,7 +39,7 @@ XIAOMI = Provider(
             change(ThinkingQuirks, style="thinking"),
             change(
                 SchemaQuirks,
-                # Schemas are not enforced (agno, seen 2026-11; litellm's list says otherwise).
+                # Schemas are not enforced (agno, seen 2026-11; litellm's list differs).
                 output="json_object",
             ),
             change(

@@ -135,6 +135,17 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     events: tuple[Event, ...] = ()
     continues: tuple[Continue, ...] = ()
 
+    def __post_init__(self) -> None:
+        for name in ("reasoning", "text"):
+            if not isinstance(value := getattr(self, name), str):
+                raise InvalidRequest(f"Turn({name}=...) must be a str, got {value!r}")
+        calls = self.calls
+        if not isinstance(calls, tuple | list) or not all(isinstance(call, Call) for call in calls):
+            raise InvalidRequest(
+                "Turn(calls=...) must be a tuple of Calls, such as (Call('weather', {'city': 'Oslo'}),); "
+                f"got {calls!r}"
+            )
+
 
 class ScriptLike(Protocol):
     """An object that returns a turn for each request."""
@@ -193,6 +204,8 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not self.turns:
             raise ValueError("a script needs at least one turn")
+        if wrong := [turn for turn in self.turns if not isinstance(turn, Turn)]:
+            raise InvalidRequest(f"a Script is made of Turns, such as Turn(text='Hello'); got {wrong[0]!r}")
 
     def turn(self, request: Request, number: int) -> Turn:
         """Returns the turn of that number."""

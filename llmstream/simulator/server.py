@@ -165,7 +165,15 @@ class Simulator:
 
     @property
     def url(self) -> str:
-        """Base URL without a path."""
+        """Base URL without a path.
+
+        raises: InvalidRequest before the start of a server without a port of its own
+        """
+        if not self._port:
+            raise InvalidRequest(
+                "the simulator is not running, so it has no address. Enter it first: "
+                "`async with Simulator(...) as simulator:`."
+            )
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 

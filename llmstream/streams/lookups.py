@@ -48,7 +48,7 @@ __all__ = [
 _MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 # A server that returns the same page token again would cause an endless loop.
 _MAX_PAGES: Final = 100
-# For English text; other scripts have fewer characters a token. The result says that it is estimated.
+# For English text; other scripts have fewer characters a token. The result is marked as estimated.
 _CHARS_PER_TOKEN: Final = 4
 # Roughly one image, or a page or two of a document.
 _TOKENS_OF_A_FILE: Final = 1_000

@@ -249,8 +249,8 @@ class AsyncOnly:
 
         def __await__(self) -> NoReturn:
             raise TypeError(
-                f"{_kind(self)} cannot be awaited: read it with `async for`, or write "
-                "`message = await stream.collect()` for the complete answer."
+                f"{_kind(self)} cannot be awaited: read it with `async for`, or await its `collect()` for "
+                "the complete answer."
             )
 
         def __iter__(self) -> NoReturn:

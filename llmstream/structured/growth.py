@@ -210,10 +210,10 @@ class PartialValues:
 
     def __init__(self, output_type: Any) -> None:
         self._root = shapes.type_info(readable(output_type))
-        self._known: dict[int, tuple[Any, Any]] = {}  # by the ids of shapes, which are kept beside
+        self._known: dict[int, tuple[Any, Any]] = {}  # by the ids of shapes, which are stored too
         self.cost = 0
         self._makers: dict[type, Callable[[dict[str, Any]], Any]] = {}
-        # By the ids of the parser's containers, which are kept beside, so that no id comes twice:
+        # By the ids of the parser's containers, which are stored too, so that no id is used twice:
         self._complete: dict[int, tuple[Any, Any]] = {}  # values of the closed ones
         self._before_last: dict[
             int, tuple[Any, list[Any]]

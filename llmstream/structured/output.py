@@ -21,6 +21,7 @@ from llmstream.json_types import (
     is_model,
     readable,
     schemas,
+    unsupported_type,
     with_whole_numbers,
     without_empty_nulls,
 )
@@ -337,8 +338,11 @@ def _remedy(output_type: Any, error: Exception) -> str:
     kind = type(output_type)
     if dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct) or is_model(kind):
         return f"It is a value; write output={kind.__name__}, its type."
-    if "schema_hook" in str(error):  # msgspec's advice for a class that it does not know, to its own callers
-        return "Use a dataclass, a TypedDict, a msgspec Struct, a pydantic model, or types made of these."
+    if found := unsupported_type(error):
+        part = "" if found == repr(output_type) else f"It has a part of the type {found}. "
+        return (
+            f"{part}Use a dataclass, a TypedDict, a msgspec Struct, a pydantic model, or types made of these."
+        )
     if "type union" in str(error).lower():  # nothing in the JSON would show which member it is
         return f"{error}. Use pydantic models, or tagged Structs: class City(msgspec.Struct, tag=True)."
     return str(error)

@@ -157,7 +157,15 @@ class FaultServer:
 
     @property
     def url(self) -> str:
-        """Base URL without a path."""
+        """Base URL without a path.
+
+        raises: InvalidRequest before the start
+        """
+        if not self._port:
+            raise InvalidRequest(
+                "the server is not running, so it has no address. Enter it first: "
+                "`async with FaultServer(...) as server:`."
+            )
         return f"http://127.0.0.1:{self._port}"
 
     @property

@@ -1,7 +1,7 @@
 """Runs tool calls concurrently; each gets exactly one result.
 
-There is one engine, `CallRunner`; an agent's steps, `Accumulator.call_tools` and `tools_stream` all
-use it. They differ in three hooks:
+There is one engine, `CallRunner`; an agent's steps (`agent/calls.py`), `Accumulator.call_tools` and
+`run_calls` all use it. They differ in three hooks:
 
     gate(call)        decides before a call runs: `Run`, `Settled` (it does not run, its result is
                       known) or `Wait` (for a person, or for an external result)

@@ -9,7 +9,7 @@ import functools
 import inspect
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -22,6 +22,7 @@ from llmstream.json_types import (
     readable,
     resolved,
     schemas,
+    unsupported_type,
     with_whole_numbers,
     without_empty_nulls,
 )
@@ -90,9 +91,7 @@ class Signature:
             self._decoder = decoder(struct)
             self.schema = self._schema(struct, descriptions)
         except (TypeError, ValueError) as error:
-            raise InvalidRequest(
-                f"tool {name}: {error}. Use parameter types that JSON can express."
-            ) from error
+            raise InvalidRequest(f"tool {name}: {_type_error(error, fields)}") from error
 
     def read(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
         """Positional and keyword arguments from JSON; "" and `null` mean `{}`.
@@ -226,6 +225,22 @@ class Signature:
             return names
         wanted = msgspec.json.encode(resolved(self.schema["properties"][key], self.schema)).decode()
         return f"{names}; `{key}` is {wanted}" if len(wanted) <= _SCHEMA_EXCERPT_CHARS else names
+
+
+def _type_error(error: Exception, fields: Iterable[Sequence[Any]]) -> str:
+    """Why the types of parameters have no schema, with the first parameter that has none."""
+    for key, annotation, *_ in fields:
+        try:
+            schemas([annotation])
+        except (TypeError, ValueError) as own:
+            found = unsupported_type(own)
+            if found:
+                return (
+                    f"the parameter {key} cannot be filled from JSON, because of its type {found}. Use a "
+                    "dataclass, a TypedDict, a msgspec Struct, a pydantic model, or types that JSON can "
+                    "express."
+                )
+    return f"{error}. Use parameter types that JSON can express."
 
 
 def _described(error: Exception) -> str:

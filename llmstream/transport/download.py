@@ -80,8 +80,8 @@ async def download(url: str, *, limits: DownloadLimits = DownloadLimits(), kind:
     allowed = limits.media_types.get(kind)
     if allowed is not None and not found.media_type.startswith(allowed):
         raise InvalidRequest(
-            f"{_shown(url)} was to be {'an' if kind[0] in 'aeiou' else 'a'} {kind} "
-            f"but is of media type {found.media_type or 'unknown'!r}"
+            f"{_shown(url)} should be {'an' if kind[0] in 'aeiou' else 'a'} {kind} "
+            f"but has the media type {found.media_type or 'unknown'!r}"
         )
     return found
 
@@ -221,7 +221,7 @@ def _inside(url: str, limits: DownloadLimits) -> Downloaded:
         try:
             data = base64.b64decode(b"".join(data.split()) + b"=" * (-len(data) % 4), validate=True)
         except (binascii.Error, ValueError):
-            raise InvalidRequest(f"{_shown(url)} is not the base64 that it announces") from None
+            raise InvalidRequest(f"{_shown(url)} is not valid base64") from None
     if len(data) > limits.max_bytes:
         raise _too_large(url, limits)
     return Downloaded(data, _media_type(kind or "text/plain", data, ""))

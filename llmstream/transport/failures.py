@@ -118,7 +118,7 @@ def typed_failure(
         case aiohttp.ClientError() | http_exceptions.HttpProcessingError() if _of_encoding(error):
             return errors.DecodeError(f"the compressed body from {host} cannot be read: {_words(error)}")
         case http_exceptions.HttpProcessingError() | aiohttp.ClientResponseError():
-            return errors.ProtocolError(f"{host} broke the rules of HTTP: {_words(error)}", retryable=True)
+            return errors.ProtocolError(f"{host} violates HTTP: {_words(error)}", retryable=True)
         case aiohttp.ClientPayloadError():  # its message quotes another aiohttp error
             return errors.ConnectionLost(f"the connection to {host} closed in the middle of the answer")
         case aiohttp.ClientError() | OSError() | asyncio.IncompleteReadError():
@@ -131,7 +131,7 @@ def typed_failure(
 def login_wanted(host: str) -> errors.ProxyError:
     """The error of a proxy that requires a login."""
     return errors.ProxyError(
-        f"the proxy on the way to {host} wants a login: HTTP 407. Put it into HTTP_PROXY or HTTPS_PROXY, "
+        f"the proxy on the way to {host} requires a login: HTTP 407. Put it into HTTP_PROXY or HTTPS_PROXY, "
         "as in http://user:password@host:port.",
         status=407,
     )

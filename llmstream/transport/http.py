@@ -1,4 +1,4 @@
-"""Sends HTTP requests: the only module that opens sockets to vendors."""
+"""Sends HTTP requests to vendors and reads the bodies of their responses; WebSockets: `websocket.py`."""
 
 from __future__ import annotations
 

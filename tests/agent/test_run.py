@@ -150,3 +150,15 @@ async def test_views_end_with_the_event_read(serve) -> None:
                 break
     assert shown == [("0", "I look."), ("1/0", "One"), ("1/0", "One two")]
     assert run.messages()[-1].text == "One two"
+
+
+async def test_closed_run_reports_that_at_each_reading() -> None:
+    """It is not "already being read", though it yields nothing."""
+    model = ScriptedModel("One.")
+    async with ls.Agent(model).stream("Go") as run:
+        pass
+    for _ in range(2):
+        assert [event async for event in run] == []
+        with pytest.raises(ls.InvalidRequest, match="closed before its end"):
+            await run.collect()
+    assert model.requests == []

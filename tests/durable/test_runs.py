@@ -106,6 +106,32 @@ async def test_a_misspelt_name_is_reported(
     assert caplog.messages == ["runs of 'clark' are resumed with the agent 'clerk', which has another name"]
 
 
+async def test_runs_that_nobody_takes_are_named(
+    place: str, effects: Effects, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is misspelt both in the agent and in `resume`."""
+    monkeypatch.setattr("llmstream.durable.runs._OVERDUE_S", 0.0)
+    async with Runs(place) as runs:
+        for run in ("one", "two"):
+            await runs.submit("clark", run, PROMPT)
+        await asyncio.sleep(0.02)  # two readings of a coarse clock
+        for _ in range(3):
+            assert await runs.resume({"clerk": clerk(effects)}, once=True) == 0
+    (message,) = caplog.messages
+    assert message.startswith("durable runs of the agent 'clark' have been due for over a minute, 2 by now")
+    assert "this one resumes 'clerk'" in message
+
+
+async def test_new_runs_of_others_are_not_named(
+    place: str, effects: Effects, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another worker may have the agent."""
+    async with Runs(place) as runs:
+        await runs.submit("clark", "one", PROMPT)
+        assert await runs.resume({"clerk": clerk(effects)}, once=True) == 0
+    assert caplog.messages == []
+
+
 async def test_message_reaches_the_next_step(place: str, effects: Effects) -> None:
     async with Runs(place) as runs:
         run = runs.stream(clerk(effects, approval=True), "order", PROMPT)

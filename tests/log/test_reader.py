@@ -225,3 +225,38 @@ async def test_a_slow_failure_to_close_is_tried_again() -> None:
     assert store.failed
     assert pages[-1].ended
     assert pages[-1].status.state == "failed"
+
+
+class SlowToRead(MemoryStore):
+    """Fails at first to read, after longer than readers have patience; or at every time."""
+
+    failures = 0
+    always = False
+
+    async def read(self, wanted: Sequence[tuple[str, int]], max_bytes: int) -> Sequence[RunSlice]:
+        if self.always or not self.failures:
+            self.failures += 1
+            await asyncio.sleep(0.1)
+            raise ls.LogUnavailable("the server restarts")
+        return await super().read(wanted, max_bytes)
+
+
+async def test_a_slow_failure_to_read_is_tried_again() -> None:
+    """The patience counts from the first failure, for reads too."""
+    store = SlowToRead()
+    readers = Readers(store, patience_s=0.05, ours=lambda run: False)
+    await store.acquire(CLAIM)
+    async with asyncio.timeout(10):
+        page = await readers.read("run", -1)
+    assert page is not None
+    assert store.failures == 1
+
+
+async def test_patience_ends() -> None:
+    store = SlowToRead()
+    store.always = True
+    readers = Readers(store, patience_s=0.05, ours=lambda run: False)
+    async with asyncio.timeout(10):
+        with pytest.raises(ls.LogUnavailable, match="restarts"):
+            await readers.read("run", -1)
+    assert store.failures == 2

@@ -135,7 +135,7 @@ def test_another_package_cannot_replace_ours(install: Install) -> None:
         ("zeta = zeta_llm:NUMBER", "is not a Provider but int"),
         ("zeta = zeta_llm:MISSING", "cannot be loaded: AttributeError"),
         ("zeta = no_such_module:ZETA", "cannot be loaded: ModuleNotFoundError"),
-        ("zeta = zeta_llm:ZETA", "calls itself 'zeta-eu'"),
+        ("zeta = zeta_llm:ZETA", "with the name 'zeta-eu'"),
     ],
 )
 def test_wrong_entry_point_names_its_package(

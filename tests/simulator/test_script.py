@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,3 +69,22 @@ def test_invalid_script_is_refused_by_name(tmp_path: Path, text: str) -> None:
 def test_missing_file_is_an_invalid_request(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"nothing\.json"):
         Script.load(tmp_path / "nothing.json")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"calls": (("weather", {}),)}, "a tuple of Calls, such as"),
+        ({"calls": Call("weather")}, "a tuple of Calls, such as"),
+        ({"text": 3}, r"Turn\(text=...\) must be a str, got 3"),
+    ],
+)
+def test_turn_of_wrong_types_is_refused(given: dict[str, Any], message: str) -> None:
+    """At once, not at the request that it is for."""
+    with pytest.raises(InvalidRequest, match=message):
+        Turn(**given)
+
+
+def test_script_of_texts_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match=r"a Script is made of Turns, such as .*; got 'Hello'"):
+        Script(("Hello",))  # type: ignore[arg-type]

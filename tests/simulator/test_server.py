@@ -410,3 +410,10 @@ async def test_no_task_outlives_the_simulator(session: aiohttp.ClientSession) ->
     assert asyncio.all_tasks() == before
     for answer in answers:
         answer.close()
+
+
+async def test_address_before_the_start_is_refused() -> None:
+    """Port 0 is that of no server; a port of its own is known at once."""
+    with pytest.raises(errors.InvalidRequest, match="the simulator is not running"):
+        _ = Simulator().url
+    assert Simulator(port=8123).url == "http://127.0.0.1:8123"

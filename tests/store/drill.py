@@ -298,6 +298,11 @@ def in_a_process(*argv: object) -> dict[str, Any]:
 
 def main() -> None:
     """Runs one drill."""
+    if not {"-h", "--help"}.isdisjoint(sys.argv):
+        print(__doc__)
+        return
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
     name, place, *rest = sys.argv[1:]
     drill: Callable[..., dict[str, Any]] = {"kill": kill, "write": write, "open": begin, "inherit": inherit}[
         name

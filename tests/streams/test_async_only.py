@@ -16,7 +16,7 @@ def read_by_async_for(request: pytest.FixtureRequest) -> Any:
 
 
 async def test_awaiting_it_names_collect(read_by_async_for) -> None:
-    with pytest.raises(TypeError, match=r"await stream.collect\(\)"):
+    with pytest.raises(TypeError, match=r"await its `collect\(\)`"):
         await read_by_async_for
 
 

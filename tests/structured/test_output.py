@@ -104,7 +104,7 @@ class Dog:
     ("output", "remedy"),
     [
         (Plain, "Use a dataclass, a TypedDict, a msgspec Struct, a pydantic model"),
-        (list[Plain], "Use a dataclass"),
+        (list[Plain], r"It has a part of the type <class '.*Plain'>. Use a dataclass"),
         (Red(1), "write output=Red, its type"),
         (Cat | Dog, "Use pydantic models, or tagged Structs"),
     ],

@@ -32,3 +32,8 @@ def test_a_server_without_a_script() -> None:
     """Its clients waited for ever."""
     with pytest.raises(InvalidRequest, match="needs a script"):
         FaultServer()
+
+
+def test_address_before_the_start_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="the server is not running"):
+        _ = FaultServer([b"data: {}"]).url

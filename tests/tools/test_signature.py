@@ -184,6 +184,8 @@ def test_numbers_are_not_coerced_from_text() -> None:
 def unfillable_star(*values: int) -> None: ...
 def unfillable_keywords(**values: int) -> None: ...
 def unfillable_type(value: Callable[[], None]) -> None: ...
+def unknown_class(text: str, service: list[Service]) -> None: ...
+def ambiguous_union(value: list[int] | tuple[str]) -> None: ...
 def unknown_type(value: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821  # on purpose
 
 
@@ -197,7 +199,9 @@ class Service:
     [
         (unfillable_star, "cannot be expressed in JSON"),
         (unfillable_keywords, "cannot be expressed in JSON"),
-        (unfillable_type, "not supported"),
+        (unfillable_type, r"the parameter value cannot be filled from JSON, because of its type .*Callable"),
+        (unknown_class, r"the parameter service cannot .* its type <class '.*Service'>. Use a dataclass"),
+        (ambiguous_union, r"Type unions .* Use parameter types that JSON can express"),
         (unknown_type, "annotations cannot be read"),
         (Service.lookup, "Wrap the bound method"),
     ],
@@ -206,6 +210,13 @@ def test_unfillable_type_refused_at_creation(function: Callable[..., Any], words
     """JSON cannot fill the type."""
     with pytest.raises(InvalidRequest, match=words):
         signature(function)
+
+
+def test_msgspec_advice_is_not_shown() -> None:
+    """A `schema_hook` cannot be passed here."""
+    with pytest.raises(InvalidRequest) as refused:
+        signature(unknown_class)
+    assert "schema_hook" not in str(refused.value)
 
 
 def test_bound_methods_and_callables_work() -> None:

@@ -212,7 +212,7 @@ async def test_a_slow_body_is_left(serve) -> None:
 
 async def test_a_file_of_another_type_is_refused(serve) -> None:
     url = await serve(body(b"<html>", content_type="text/html"))
-    with pytest.raises(ls.InvalidRequest, match="was to be an image but is of media type 'text/html'"):
+    with pytest.raises(ls.InvalidRequest, match="should be an image but has the media type 'text/html'"):
         await download(url, limits=HERE, kind="image")
     assert (await download(url, limits=HERE, kind="document")).media_type == "text/html"
 

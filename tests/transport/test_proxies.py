@@ -139,7 +139,7 @@ async def test_a_connect_that_wants_a_login(connecting: Any, monkeypatch: pytest
     monkeypatch.setenv("HTTPS_PROXY", await connecting(b"HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n"))
     error = await failure("https://vendor.invalid/v1")
     assert (type(error), error.retryable) == (ls.ProxyError, False)
-    assert "wants a login" in error.message
+    assert "requires a login" in error.message
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

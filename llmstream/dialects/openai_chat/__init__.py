@@ -2,7 +2,7 @@
 
 `wire.py` has the shapes, `decoder.py` reads them, with `reasoning.py` and `attachments.py` for what
 stands beside the text; `../tool_calls.py` is the hard part. `request.py` and `messages.py` write
-requests. What servers do differently is data: `quirks.py`; what many of them share, `presets.py`.
+requests. What servers do differently is data, in `quirks.py`; `hosted` there is what many of them share.
 The server side is `server_side/wires/openai_chat`.
 """
 

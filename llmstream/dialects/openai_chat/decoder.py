@@ -4,8 +4,8 @@ The wire marks neither the start of a block nor the end of a call: the first fra
 `dialects/tool_calls.py` decides where a call ends. The finish reason comes before the last chunks, such as
 that of the usage, so `finish` is held back until `[DONE]` or the end of the body.
 
-Where to look: `_read` is the loop over chunks, and handles nearly all of them itself; `on` maps every other
-chunk; `reasoning.py` and `attachments.py` have the parts of an answer that are not plain text.
+Where to look: `_read_pieces` is the loop over chunks, and handles nearly all of them itself; `on` maps every
+other chunk; `reasoning.py` and `attachments.py` have the parts of an answer that are not plain text.
 """
 
 from __future__ import annotations

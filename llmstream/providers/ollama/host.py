@@ -17,7 +17,7 @@ def ollama_address(written: str) -> str:
     """The address with scheme, host and port: what is missing is http, this machine, 11434.
 
     written: such as "0.0.0.0", ":8080", "gpu-box", "gpu-box:1234", "https://ollama.com"; with a
-        scheme the port is the scheme's; a path (a proxy's) is kept, less "/api" at its end
+        scheme the port is the scheme's; a path (a proxy's) stays, without "/api" at its end
     source: envconfig.Host in ollama/ollama, seen 2026-11
     """
     scheme, mark, rest = written.strip().rpartition("://")

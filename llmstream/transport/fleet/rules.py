@@ -1,7 +1,7 @@
 """The rules of a shared limiter, as changes of one state: which requests run, which wait and how long.
 
 `sqlite.py` runs them here, within a transaction; `redis.py` has the same rules in Lua, and a test
-compares the two. A store uses only its own clock. The order is kept exact only as far as it is cheap: a
+compares the two. A store uses only its own clock. The order is exact only as far as that is cheap: a
 waiter far back in the queue gets an estimate from averages, and a new one each time it asks.
 
 Costs, levels and sizes are lists of four: requests, tokens, input tokens, output tokens. A size of 0 is no

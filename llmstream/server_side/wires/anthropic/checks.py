@@ -57,7 +57,7 @@ def refusal(message: str) -> BadRequest:
 
 def _no_threads() -> BadRequest:
     """The error after which the tool runners of anthropic 2.12 send the complete conversation."""
-    message = "thread: message threads are not served here. Send the whole conversation in messages."
+    message = "thread: message threads are not served here. Send the complete conversation in messages."
     return BadRequest(message, provider="anthropic", status=400, reason="thread_unsupported_request")
 
 
