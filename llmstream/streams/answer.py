@@ -86,7 +86,7 @@ class Answer:
         self._reopen = reopen
         self._more = more
         self._go_on = go_on
-        self._bodies = more if follow is None else follow
+        self._resumable = more if follow is None else follow
         self.waits_for_content = True
         self.continued = False
         self._loop = asyncio.get_running_loop()
@@ -137,7 +137,7 @@ class Answer:
 
         `read` returns the others: at the end, after an error, or if another response may continue the answer.
         """
-        if self._bodies is None and self._excerpt is None and not self._plan.include_raw:
+        if self._resumable is None and self._excerpt is None and not self._plan.include_raw:
             self._take = take
 
     def _arrived(self, chunk: bytes) -> bool:
@@ -271,7 +271,7 @@ class Answer:
             # Reversed, because popping the last item of a list is O(1).
             self._slices = [chunk[start : start + _SLICE_BYTES] for start in reversed(starts)]
             chunk = self._slices.pop()
-        events = guarded.feed(chunk) if self._bodies is None else await self._feed(chunk)
+        events = guarded.feed(chunk) if self._resumable is None else await self._feed(chunk)
         # The beginning of a body is stored until the first event: errors quote it only if there was none.
         if self._excerpt is not None:
             self._excerpt = None if events else (self._excerpt + chunk)[:_EXCERPT_BYTES]
@@ -280,8 +280,8 @@ class Answer:
     async def _feed(self, chunk: bytes) -> list[Event]:
         """The events of a piece; continues with another body if this one cannot continue."""
         events = self.guarded.feed(chunk)
-        if self._bodies is not None and self._bodies.gap is not None:
-            return events + await self._broken(self._bodies.gap)
+        if self._resumable is not None and self._resumable.gap is not None:
+            return events + await self._broken(self._resumable.gap)
         return events
 
     async def _broken(self, error: LLMStreamError) -> list[Event]:

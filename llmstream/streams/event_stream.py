@@ -592,6 +592,8 @@ class EventStream(AsyncOnly, Generic[T]):
             raise InvalidRequest("the answer is not complete. Read it with objects() or collect() first.")
         if self.error is not None:
             raise self.error
+        if self.finish_reason is None:
+            raise InvalidRequest("the stream was closed before its end; the content so far is in `message`")
         try:
             found: T = final_object(self.message, self.finish_reason, output)
             return found

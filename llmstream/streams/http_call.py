@@ -257,7 +257,7 @@ class HTTPCall:
                 wait_s = None if self._over else self._wait_s(failure)
                 if wait_s is None or not budget.take(failure):
                     report.failed(self._attempts.count, failure, None)
-                    return self._refused(failure)
+                    return self._failed(failure)
                 report.failed(self._attempts.count, failure, wait_s)
                 self._attempts.failures.append(failure)
                 self._held = []
@@ -404,7 +404,7 @@ class HTTPCall:
         wait_s = wait_before_retry_s(self._plan.retry, failure, self._attempts.count)
         return None if wait_s is not None and self._attempts.clock.past_total(wait_s) else wait_s
 
-    def _refused(self, failure: LLMStreamError) -> list[Event]:
+    def _failed(self, failure: LLMStreamError) -> list[Event]:
         """The events of a failed call: those of the last attempt, or only its error."""
         self._over = True
         self.error = failure

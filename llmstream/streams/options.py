@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cast, get_args
 
 import msgspec
@@ -341,11 +341,11 @@ def with_defaults(defaults: Options, given: Options) -> Options:
     return cast(Options, {**left, **chosen_options})
 
 
-def _unknown(name: str) -> InvalidRequest:
+def _unknown(name: str, what: str = "option", known: Collection[str] = _NAMES) -> InvalidRequest:
     from llmstream.streams.option_hints import hint_for, listed  # imported only if one is needed
 
-    hint = hint_for(name, _NAMES) or listed(_NAMES)
-    return InvalidRequest(f"unknown option {name!r}. {hint}")
+    hint = hint_for(name, known) or listed(known)
+    return InvalidRequest(f"unknown {what} {name!r}. {hint}")
 
 
 # Options that do not change the request: `map` passes one with each request.
@@ -405,10 +405,15 @@ def _settings(given: dict[str, Any]) -> Settings:
     if "stop" in fields:
         stop = fields["stop"]
         fields["stop"] = (stop,) if isinstance(stop, str) else _listed(stop)
+    if isinstance(base, Settings):
+        base = {name: getattr(base, name) for name in Settings.__struct_fields__}
+    elif not isinstance(base, Mapping):
+        raise InvalidRequest(f"settings must be Settings or a dict of them, got {base!r}")
+    elif not base.keys() <= _SETTINGS:
+        raise _unknown(min(map(str, base.keys() - _SETTINGS)), "setting", _SETTINGS)
+    fields = {**base, **fields}
     try:
-        if isinstance(base, Settings):
-            base = {name: getattr(base, name) for name in Settings.__struct_fields__}
-        settings = msgspec.convert({**base, **fields}, prepared(Settings))
+        settings = msgspec.convert(fields, prepared(Settings))
     except (msgspec.ValidationError, TypeError) as error:
         raise InvalidRequest(_setting_error(error, fields)) from None
     for name in Settings.__struct_fields__:

@@ -271,7 +271,7 @@ async def test_a_left_stream_is_not_asked_again() -> None:
         async for _ in stream.objects():
             break
         await stream.aclose()
-        with pytest.raises(ls.InvalidOutput):
+        with pytest.raises(ls.InvalidRequest, match="closed before its end"):
             [value async for value in stream.objects()]
     assert len(scripted.requests) == 1
 

@@ -141,3 +141,17 @@ def test_several_answers_are_refused(fields) -> None:
         with pytest.raises(ls.InvalidRequest, match=r"several answers.*asyncio\.gather"):
             ask(provider_options={"sim": fields})
     ls.stream("sim:demo", "Hi", provider_options={"sim": {"n": 1}})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_tokens": 3}, r"unknown setting 'max_tokens'\. Did you mean max_output_tokens="),
+        ({1: 2}, "unknown setting '1'"),
+        ({"temperature": "warm"}, "temperature must be a number, got 'warm'"),
+        (5, "settings must be Settings or a dict of them, got 5"),
+    ],
+)
+def test_invalid_settings_are_explained(settings, message) -> None:
+    with pytest.raises(ls.InvalidRequest, match=message):
+        ls.Model("sim:demo").stream("Hi", settings=settings)
