@@ -13,6 +13,7 @@ from llmstream.chats.content import Audio, Document, Image, Text
 from llmstream.chats.message import Message, Role, copy_messages
 from llmstream.errors import InvalidRequest
 from llmstream.first_use import prepared
+from llmstream.other_sdks import hint_for, listed
 from llmstream.request import (
     Effort,
     NamedTool,
@@ -339,8 +340,6 @@ def with_defaults(defaults: Options, given: Options) -> Options:
 
 
 def _unknown(name: str) -> InvalidRequest:
-    from llmstream.streams.option_hints import hint_for, listed  # imported only if one is needed
-
     hint = hint_for(name, _NAMES) or listed(_NAMES)
     return InvalidRequest(f"unknown option {name!r}. {hint}")
 
