@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from llmstream.errors import InvalidRequest
-from llmstream.transport.rate_headers import rate_states
+from llmstream.transport.pacing import rate_states
 
 __all__ = ["AdaptiveConcurrency", "GateClosed"]
 
