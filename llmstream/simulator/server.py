@@ -35,9 +35,7 @@ from llmstream.simulator.admission import (
     no_such_path,
     usual_path,
 )
-from llmstream.simulator.background import BackgroundResponses, uncut
 from llmstream.simulator.batches import BatchFaults, BatchPages, SilentJob
-from llmstream.simulator.continued import ContinuedAnswers
 from llmstream.simulator.demo import Demo, Obedient
 from llmstream.simulator.recording import Received, Recording, RequestLog
 from llmstream.simulator.script import (
@@ -52,6 +50,7 @@ from llmstream.simulator.script import (
     as_script,
 )
 from llmstream.simulator.socket_server import SocketServer, wants_socket
+from llmstream.simulator.stored import BackgroundResponses, ContinuedAnswers, uncut
 from llmstream.simulator.timeline import (
     Player,
     TimedEvent,
