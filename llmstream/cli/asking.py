@@ -15,7 +15,7 @@ from llmstream.agent.state import Price
 from llmstream.chats.chat import Chat
 from llmstream.chats.message import Message
 from llmstream.cli.approving import Approvals
-from llmstream.cli.key_store import api_key_for
+from llmstream.cli.keys import api_key_for
 from llmstream.cli.tool_sources import ToolSources
 from llmstream.display.plain import Display, Wait, warning_line
 from llmstream.errors import LLMStreamError

@@ -18,7 +18,7 @@ from llmstream import Model
 from llmstream.cli.arguments import number
 from llmstream.cli.config import MODEL_HELP, checked_model, default_model
 from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS, with_flags
-from llmstream.cli.key_store import api_key_for
+from llmstream.cli.keys import api_key_for
 from llmstream.cli.terminal import columns, listed, print_message
 from llmstream.display.terminal_text import one_line
 from llmstream.endpoint_check.endpoint import in_process
