@@ -16,8 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.chats.content import ToolCall
-from llmstream.cli.editor import ctrl_c_for_editor, edited
 from llmstream.cli.errors import error_message
+from llmstream.cli.line_editor import ctrl_c_for_editor, edited
 from llmstream.cli.terminal import echo, print_message, wrapped
 from llmstream.display.plain import Display
 from llmstream.display.terminal_text import one_line

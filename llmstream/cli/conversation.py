@@ -14,9 +14,8 @@ from llmstream.chats import Chat, Message, Part, Role, Text
 from llmstream.cli.asking import Asker, Outcome
 from llmstream.cli.attachments import attached
 from llmstream.cli.config import checked_model
-from llmstream.cli.editor import edited
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message
-from llmstream.cli.line_editor import LineEditor
+from llmstream.cli.line_editor import LineEditor, edited
 from llmstream.cli.storage import Saving, check_free, is_off, name_of, note_model, stored_chat
 from llmstream.cli.terminal import echo, listed, print_message, wrapped
 from llmstream.display.plain import cost_text
