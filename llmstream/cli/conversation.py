@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from llmstream.chats import Chat, Message, Part, Role, Text
+from llmstream.cli.arguments import attached
 from llmstream.cli.asking import Asker, Outcome
-from llmstream.cli.attachments import attached
 from llmstream.cli.config import checked_model
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message
 from llmstream.cli.line_editor import LineEditor, edited
