@@ -13,7 +13,7 @@ import msgspec
 from llmstream import Agent
 from llmstream.chats.message import Message
 from llmstream.cli.asking import Asker
-from llmstream.cli.dialects import INVENTORS, SIMULATED, base_url, wire_of
+from llmstream.cli.config import INVENTORS, SIMULATED, base_url, wire_of
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, exit_status
 from llmstream.cli.outputs import JsonEvents, folded, once_each
 from llmstream.cli.terminal import columns, print_message, wrapped

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from llmstream.cli import demo, main
-from llmstream.cli.dialects import SIMULATED
+from llmstream.cli.config import SIMULATED
 from llmstream.cli.tool_sources import DEMO_TOOLS, clock, weather
 from llmstream.simulator import Pace
 
