@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Final
 
 from llmstream.chats import Chat, Message, Role
-from llmstream.cli.approving import Approvals
 from llmstream.cli.arguments import (
     REASONING_HELP,
     add_tool_options,
@@ -20,7 +19,7 @@ from llmstream.cli.arguments import (
     effort,
     read_schema,
 )
-from llmstream.cli.asking import Asker, Outcome, Setup
+from llmstream.cli.asking import Approvals, Asker, Outcome, Setup
 from llmstream.cli.config import MODEL_HELP, checked_model, default_model
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message, exit_status
 from llmstream.cli.outputs import JsonEvents, QuietAnswer

@@ -204,8 +204,6 @@ def wire_of(name: str, provider: str | None) -> Wire:
     hosted = _HOSTED.get((name, provider))
     if hosted is not None:
         return Wire(make(**hosted), provider)
-    from llmstream.providers.registry import find_provider
-
     try:
         known = find_provider(provider)
     # Recordings may be older than a provider, or of another package: the dialect suffices to decode.
