@@ -62,8 +62,8 @@ from llmstream.streams.options import (
 )
 from llmstream.structured import Output, as_output
 from llmstream.tools.approval import Approve, Approver, Deny
-from llmstream.tools.context import ToolContext
 from llmstream.tools.outcome import ToolOutput
+from llmstream.tools.signature import ToolContext
 from llmstream.tools.tool import Tool, tool_from_function
 from llmstream.tools.toolset import ToolSet
 

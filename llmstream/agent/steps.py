@@ -42,8 +42,8 @@ from llmstream.streams.call import CallingModel
 from llmstream.streams.history import Repairs
 from llmstream.streams.observations import joined
 from llmstream.tools.approval import Approve, Deny
-from llmstream.tools.context import ToolContext
 from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
+from llmstream.tools.signature import ToolContext
 from llmstream.tools.toolset import ToolSet
 from llmstream.unique_ids import StepIds
 
