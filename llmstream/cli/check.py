@@ -336,7 +336,7 @@ def _program(report: CheckReport) -> Iterator[str]:
     yield "    import llmstream as ls"
     yield "    from llmstream.dialects.openai_chat import OpenAIChat, change"
     yield f"    from llmstream.dialects.openai_chat import {', '.join(groups)}"
-    yield "    from llmstream.dialects.quirks import changed"
+    yield "    from llmstream.model_rules import changed"
     yield ""
     yield f'    provider = ls.Model("{one_line(provider, 80)}:any").provider'
     yield "    dialect = provider.dialect"
