@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple
 from llmstream.accumulate.accumulator import Accumulator
 from llmstream.batches.apis import BatchApi, Outcome
 from llmstream.chats.message import Message
-from llmstream.dialects.base import Decoder, Dialect, StreamLimits
-from llmstream.dialects.complete_answers import decode_complete
+from llmstream.dialects.base import Decoder, Dialect
 from llmstream.errors import InvalidRequest, LLMStreamError, ServerError, error_from_info
 from llmstream.events import ErrorEvent, Event, Finish, Warning
 from llmstream.mapping.asking import Price
@@ -219,7 +218,7 @@ def read_answer(
 ) -> CompleteAnswer:
     """Decodes a complete body; `error` is set if it is an error or an incomplete answer."""
     accumulator = Accumulator()
-    events = decode_complete(dialect, body, provider=provider, limits=StreamLimits(), reading=reading)
+    events = dialect.decode_complete(body, provider=provider, reading=reading)
     accumulator.feed_many(events)
     finish = _finish(events)
     error = next((error_from_info(e.error) for e in events if isinstance(e, ErrorEvent)), None)

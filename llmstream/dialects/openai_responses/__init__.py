@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
-from llmstream.dialects.complete_answers import as_data, on_one_line, status_of
+from llmstream.dialects.json_text import as_data, on_one_line, status_of
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
 from llmstream.dialects.openai_responses.background import ResponsesBackground
 from llmstream.dialects.openai_responses.content import accepts_url
