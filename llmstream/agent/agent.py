@@ -29,7 +29,7 @@ from llmstream.agent.config import (
     text_or_none,
     when_interrupted,
 )
-from llmstream.agent.context.effects import ContextEffect
+from llmstream.agent.context import ContextEffect
 from llmstream.agent.durable_steps import Steps
 from llmstream.agent.history import ChatHistory, own_view, settled, shared_message
 from llmstream.agent.hooks import Hooks, Instructions, PrepareStep, Repair

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar, cast
 
-from llmstream.agent.context.effects import ContextEffect
+from llmstream.agent.context import ContextEffect
 from llmstream.agent.durable_steps import Steps
 from llmstream.agent.hooks import Hooks, Instructions, PrepareStep, Repair, call_hook
 from llmstream.agent.journal import Journal
