@@ -38,10 +38,9 @@ from llmstream.agent.loop import Loop
 from llmstream.agent.nested import Nested, Spent, Waits
 from llmstream.agent.observing import ObserveRun
 from llmstream.agent.recorder import WhenInterrupted
-from llmstream.agent.resumption import Continuation, Results, Resumption
 from llmstream.agent.run import AgentRun, answer_of, check_finished
 from llmstream.agent.state import MAX_INVALID_CALLS, Price, RunState, StopCondition, as_conditions
-from llmstream.agent.suspension import Suspension
+from llmstream.agent.suspension import Continuation, Results, Resumption, Suspension
 from llmstream.chats.chat import Chat
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest, LLMStreamError, ToolError
