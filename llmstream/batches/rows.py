@@ -22,7 +22,7 @@ from llmstream.streams.call_plan import in_output_mode
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt
 from llmstream.streams.reading import final_object
-from llmstream.structured.output import Output
+from llmstream.structured import Output
 from llmstream.usage import Usage
 
 __all__ = ["Reader", "Rows", "Waiting", "Written", "lines_in", "not_made", "own_options", "written"]

@@ -267,7 +267,7 @@ def _lines(keep: str | os.PathLike[str]) -> Lines:
 def _output(options: Options) -> Output | None:
     if options.get("output") is None:
         return None
-    from llmstream.structured.output import as_output  # loaded only for structured output
+    from llmstream.structured import as_output  # loaded only for structured output
 
     return as_output(options["output"])
 

@@ -291,7 +291,7 @@ def checked_defaults(model: str, options: Options) -> Options:
     if "tools" in given:
         given["tools"] = tool_set(cast(Any, given["tools"])) or ()
     if "output" in given:
-        from llmstream.structured.output import as_output  # loaded only for structured output
+        from llmstream.structured import as_output  # loaded only for structured output
 
         given["output"] = as_output(given["output"])
     if "stop" in given:
@@ -472,7 +472,7 @@ def _reasoning(value: ReasoningOptions | str | int | None) -> ReasoningOptions |
 def _response_format(output: Any) -> ResponseFormat | None:
     if output is None:
         return None
-    from llmstream.structured.output import Output  # imported only for structured output
+    from llmstream.structured import Output  # imported only for structured output
 
     return (output if isinstance(output, Output) else Output(output)).format
 
