@@ -1,7 +1,7 @@
 """The server side of every dialect: HTTP request to `Request`, events to bytes, without I/O.
 
-Each dialect has a folder, or a module where one suffices: `reader` reads requests, `writer` writes responses,
-`checks` rejects valid JSON that the vendor would reject. `server_side(dialect)` finds it.
+Each dialect has a folder, or a module where one suffices: `reader` reads requests, and rejects valid JSON
+that the vendor would reject; `writer` writes responses. `server_side(dialect)` finds it.
 """
 
 from __future__ import annotations
