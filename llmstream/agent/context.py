@@ -24,13 +24,13 @@ from llmstream.chats.content import Audio, Document, File, Image, Part, Reasonin
 from llmstream.chats.message import Message, RepeatedCopies, Role, noted, unchanged
 from llmstream.errors import InvalidRequest
 from llmstream.streams.history import Repairs
-from llmstream.streams.model import Model
 from llmstream.tools.signature import takes
 from llmstream.tools.tool import is_count
 from llmstream.usage import Usage
 
 if TYPE_CHECKING:
     from llmstream.agent.state import RunState
+    from llmstream.streams.model import Model
 
 __all__ = [
     "ContextEffect",
@@ -463,6 +463,9 @@ def summarise(
     """
     if not is_count(when_tokens_over) or not is_count(keep_turns):
         raise InvalidRequest("when_tokens_over and keep_turns of summarise() must be integers of at least 1")
+    # Here, because steps know this module, and no other effect needs a model.
+    from llmstream.streams.model import Model
+
     writer = model if isinstance(model, Model) else Model(model)
     made = _Summariser(writer, when_tokens_over, keep_turns, count, instructions)
     return Effect.remembering(made.begun, replace)
