@@ -42,10 +42,12 @@ if TYPE_CHECKING:
         FaultServer,
         Flood,
         Step,
+        Stepwise,
         Trickle,
         answered,
         chaos,
         chunked,
+        comparable,
         gzipped,
         head,
     )
@@ -53,7 +55,6 @@ if TYPE_CHECKING:
     from llmstream.testing.leaks import no_leaks
     from llmstream.testing.recorder import record
     from llmstream.testing.scripted import ScriptedModel, UnscriptedRequest
-    from llmstream.testing.stepwise import Stepwise, comparable
     from llmstream.transport.egress import requests_forbidden
 
 _MODULES = {
@@ -64,12 +65,13 @@ _MODULES = {
     "llmstream.testing.cassettes": "Cassette CassetteWarning UnrecordedRequest cassette",
     "llmstream.testing.clock": "VirtualClock",
     "llmstream.testing.conformance": "assert_dialect_conforms check_stream cuts decode_body",
-    "llmstream.testing.faults": "Chaos Do FaultServer Flood Step Trickle answered chaos chunked gzipped head",
+    "llmstream.testing.faults": (
+        "Chaos Do FaultServer Flood Step Stepwise Trickle answered chaos chunked comparable gzipped head"
+    ),
     "llmstream.testing.in_thread": "in_thread",
     "llmstream.testing.leaks": "no_leaks",
     "llmstream.testing.recorder": "record",
     "llmstream.testing.scripted": "ScriptedModel UnscriptedRequest",
-    "llmstream.testing.stepwise": "Stepwise comparable",
     "llmstream.transport.egress": "requests_forbidden",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
