@@ -335,7 +335,7 @@ DATA = {
     "simulator/demo.py: re.findall(f'({names}) for ([A-Z]\\\\w+)', prompt)": "names of tools",
     "model_rules/__init__.py: re.search(row.models, model, re.IGNORECASE)": "the caller's name of a model",
     "store/postgres.py: re.sub(pattern, replacement, statement)": "a table, in statements of ours",
-    "testing/recorder.py: re.compile(b''.join(map(_spellings, secret)))": "a key, byte for byte",
+    "simulator/recording.py: re.compile(b''.join(map(_spellings, secret)))": "a key, byte for byte",
     "simulator/demo.py: re.search(pattern, name.lower())": "a table of plain words",
 }
 """Calls whose pattern is data, and what is known of it."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Turn,
         VendorLimits,
     )
+    from llmstream.simulator.recording import record
     from llmstream.testing.cassettes import Cassette, CassetteWarning, UnrecordedRequest, cassette
     from llmstream.testing.clock import VirtualClock
     from llmstream.testing.conformance import assert_dialect_conforms, check_stream, cuts, decode_body
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
         head,
     )
     from llmstream.testing.leaks import no_leaks
-    from llmstream.testing.recorder import record
     from llmstream.testing.scripted import ScriptedModel, UnscriptedRequest
     from llmstream.transport.egress import requests_forbidden
 
@@ -70,7 +70,7 @@ _MODULES = {
         "Chaos Do FaultServer Flood Step Stepwise Trickle answered chaos chunked comparable gzipped head"
     ),
     "llmstream.testing.leaks": "no_leaks",
-    "llmstream.testing.recorder": "record",
+    "llmstream.simulator.recording": "record",
     "llmstream.testing.scripted": "ScriptedModel UnscriptedRequest",
     "llmstream.transport.egress": "requests_forbidden",
 }
