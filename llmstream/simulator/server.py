@@ -21,9 +21,16 @@ from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.errors import BadRequest, InvalidRequest, LLMStreamError, ServerError, error_from_info
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
-from llmstream.server_side.catalogue import count_request, is_public, lookup
 from llmstream.server_side.local_only import host_is_local, is_foreign_page
-from llmstream.server_side.routing import Router, as_streamed, default_dialects, is_complete_requested
+from llmstream.server_side.routing import (
+    Router,
+    as_streamed,
+    count_request,
+    default_dialects,
+    is_complete_requested,
+    is_public,
+    lookup,
+)
 from llmstream.server_side.wires import ServerSide, server_side
 from llmstream.server_side.wires.openai_responses.reader import BackgroundRequest
 from llmstream.simulator.admission import (
