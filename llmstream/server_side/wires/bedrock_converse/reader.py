@@ -30,8 +30,8 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
+from llmstream.server_side.wires import read_function, user_turn
 from llmstream.server_side.wires.errors import claude_refusal
-from llmstream.server_side.wires.request_reader import read_function, user_turn
 
 __all__ = ["decode_request"]
 
