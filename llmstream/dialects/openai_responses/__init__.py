@@ -1,8 +1,8 @@
 """The `openai-responses` dialect: the Responses API, as OpenAI and a dozen other servers speak it.
 
-Reading: `wire.py` has the shapes; `decoder.py` reads the response, `prose_items.py` its messages and
-reasoning, `call_items.py` its calls, over the state in `open_items.py`. Writing: `request.py`,
-`messages.py`, `content.py`. Background responses, which are stored and read over several bodies:
+Reading: `wire.py` has the shapes; `decoder.py` reads the response, `prose_items.py` its items with
+their messages and reasoning, `call_items.py` their calls. Writing: `request.py`, `messages.py`,
+`content.py`. Background responses, which are stored and read over several bodies:
 `background.py`. Over a WebSocket: `sockets.py`. What servers do differently is data: `quirks.py`. The
 server side is `server_side/wires/openai_responses`.
 
