@@ -14,8 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -168,7 +166,7 @@ def is_at(file: int, path: str) -> bool:
     return (own.st_dev, own.st_ino) == (found.st_dev, found.st_ino)
 
 
-@contextmanager
+@contextlib.contextmanager
 def taking(path: str | os.PathLike[str]) -> Generator[bytes]:
     """Reads a file and deletes it at the end of the block, unless the block raises.
 
@@ -209,7 +207,7 @@ IN_MEMORY: Final = ":memory:"
 _creating: Final = threading.Lock()
 
 # Identifies the boot of a Linux machine.
-_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_BOOT: Final = "/proc/sys/kernel/random/boot_id"
 
 
 def machine_time() -> float:
@@ -221,7 +219,8 @@ def machine_time() -> float:
 def machine_boot() -> str:
     """An id of this boot, from which `machine_time` counts; "" if the system has none."""
     try:
-        return _BOOT.read_text(encoding="ascii").strip()
+        with open(_BOOT, encoding="ascii") as file:
+            return file.read().strip()
     except OSError:
         return ""
 
