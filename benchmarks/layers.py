@@ -57,7 +57,7 @@ _PATHS = (
 # Modules of a dialect that read its answers; the others write its requests.
 _READING = frozenset(
     "decoder blocks tool_calls wire wire_values parts calls partial_args attachments prose_items call_items "
-    "unique_ids payload_size complete_answers".split()
+    "unique_ids payload_size".split()
 )
 # Functions of the way to the response's head, in modules of the way from there.
 _REQUESTING = frozenset(

@@ -12,7 +12,7 @@ import msgspec
 
 from drift.filled import Filled, Place, instances, replaced
 from drift.wires import Case, Wire
-from llmstream.cli.dialects import wire_of
+from llmstream.cli.config import wire_of
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.events import ErrorEvent, Event, Finish, Raw
 from llmstream.grammar import check

@@ -18,7 +18,7 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
-from llmstream.structured.modes import in_mode
+from llmstream.structured import in_mode
 
 __all__ = ["EFFORTS", "Sent", "Wanted", "combinations", "sent"]
 

@@ -10,7 +10,7 @@ import msgspec
 
 from fuzz.inputs import write
 from fuzz.targets import DIALECTS, TARGETS
-from llmstream.cli.dialects import wire_of
+from llmstream.cli.config import wire_of
 from llmstream.framing.aws_event_stream import encode_message
 from llmstream.request import Request
 from llmstream.server_side.wires import server_side

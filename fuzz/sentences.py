@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fuzz.inputs import read
-from llmstream.cli.dialects import wire_of
+from llmstream.cli.config import wire_of
 from llmstream.dialects.anthropic import BEDROCK_INVOKE
 from llmstream.dialects.anthropic.wire import invoke_frame
 from llmstream.dialects.base import Dialect, StreamLimits

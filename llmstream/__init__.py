@@ -139,8 +139,8 @@ if TYPE_CHECKING:
     from llmstream.structured import Output
     from llmstream.tools import Tool, ToolCallStatus, ToolContext, ToolOutput, tool
     from llmstream.transport.deadlines import Deadlines
+    from llmstream.transport.download import DownloadLimits
     from llmstream.transport.limiter import RateLimiter
-    from llmstream.transport.public_addresses import DownloadLimits
     from llmstream.warming import warm_up
 
 __version__ = "0.1.0"
@@ -232,7 +232,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "llmstream.chats": ("Audio", "Chat", "Document", "Image", "Message", "Role"),
     "llmstream.dialects.base": ("StreamLimits",),
     "llmstream.transport.deadlines": ("Deadlines",),
-    "llmstream.transport.public_addresses": ("DownloadLimits",),
+    "llmstream.transport.download": ("DownloadLimits",),
     "llmstream.transport.limiter": ("RateLimiter",),
     "llmstream.streams.attempts": ("Retry",),
     "llmstream.accumulate": ("Accumulator",),

@@ -1,15 +1,39 @@
-"""Files of this library: replaced in one step, locked, only for their owner, and never a pipe or device."""
+"""Files of this library: replaced in one step, locked, only for their owner, and never a pipe or device.
+
+SQLite files too: in WAL mode, for any number of processes of one machine. Not every Python has sqlite3, so
+it is imported with the first file that is opened.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["is_at", "lock", "read_file", "replace_file", "sync_folder", "taking"]
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = [
+    "connect_sqlite",
+    "is_at",
+    "lock",
+    "machine_boot",
+    "machine_time",
+    "read_file",
+    "replace_file",
+    "sync_folder",
+    "taking",
+    "transaction",
+]
+
+
+# Files.
 
 _NEW_FILE = (
     os.O_WRONLY
@@ -142,7 +166,7 @@ def is_at(file: int, path: str) -> bool:
     return (own.st_dev, own.st_ino) == (found.st_dev, found.st_ino)
 
 
-@contextmanager
+@contextlib.contextmanager
 def taking(path: str | os.PathLike[str]) -> Generator[bytes]:
     """Reads a file and deletes it at the end of the block, unless the block raises.
 
@@ -173,3 +197,89 @@ def taking(path: str | os.PathLike[str]) -> Generator[bytes]:
     finally:
         if file >= 0:
             os.close(file)
+
+
+# SQLite files.
+
+IN_MEMORY: Final = ":memory:"
+"""SQLite's name for a database without a file."""
+
+_creating: Final = threading.Lock()
+
+# Identifies the boot of a Linux machine.
+_BOOT: Final = "/proc/sys/kernel/random/boot_id"
+
+
+def machine_time() -> float:
+    """Seconds since boot, the same in all processes; includes sleep if the system supports it."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+def machine_boot() -> str:
+    """An id of this boot, from which `machine_time` counts; "" if the system has none."""
+    try:
+        with open(_BOOT, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def connect_sqlite(path: str | os.PathLike[str], *, busy_s: float) -> sqlite3.Connection:
+    """Opens a file, and creates it if missing; the permissions of an existing one do not change.
+
+    The connection starts no transaction implicitly, and any thread may use and close it, one at a time.
+
+    path:   of the file, whose folder must exist; or `IN_MEMORY`
+    busy_s: how long a statement waits for another connection's lock
+    raises: OSError if the file cannot be made; sqlite3.Error if it is no database, or is locked for too long
+    """
+    import sqlite3
+
+    if os.fspath(path) != IN_MEMORY:
+        _create(path)
+    connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
+    try:
+        _set_wal(connection, time.monotonic() + busy_s)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _create(path: str | os.PathLike[str]) -> None:
+    # SQLite would create the file readable by everybody; the two files of WAL mode get its permissions. An
+    # existing file is never opened here: closing it would drop the locks of all connections of this process
+    # (fcntl(2)), another process would consider itself the last one and delete the WAL, and readers here
+    # would see an old state for ever. The lock: no thread connects to a file that another one is about to
+    # close.
+    with _creating, contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        os.chmod(path, 0o600)  # the umask may also remove bits of the owner
+
+
+def _set_wal(connection: sqlite3.Connection, until: float) -> None:
+    import sqlite3
+
+    while True:
+        try:
+            # SQLite does not wait for the lock that a change of the mode needs.
+            connection.execute("pragma journal_mode = wal")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection, begin: str = "begin immediate") -> Iterator[None]:
+    """A transaction that is rolled back on any exception; a writer takes the lock at its beginning."""
+    connection.execute(begin)
+    try:
+        yield
+        connection.execute("commit")
+    finally:
+        # After an exception, or a failed commit. SQLite itself rolls back if the disk is full.
+        if connection.in_transaction:
+            connection.execute("rollback")

@@ -8,7 +8,7 @@ from functools import cache
 
 import msgspec
 
-from llmstream.cli.dialects import wire_of
+from llmstream.cli.config import wire_of
 from llmstream.dialects.base import DIALECTS, Dialect
 from llmstream.request import Request
 from llmstream.server_side.wires import server_side

@@ -39,7 +39,7 @@ def loaded(statement: str) -> set[str]:
                 "llmstream.partial_json",
                 "llmstream.providers.sim",
                 "llmstream.structured",
-                "llmstream.transport.public_addresses",
+                "llmstream.transport.download",
             },
         ),
         (

@@ -329,13 +329,13 @@ DATA = {
         "a path of a table, in the address of a request"
     ),
     "dialects/bedrock_converse/quirks.py: re.compile(pattern)": "a table, in the caller's name of a model",
-    "dialects/quirks.py: re.search(rule.pattern, model, re.IGNORECASE)": "the same",
+    "model_rules/__init__.py: re.search(rule.pattern, model, re.IGNORECASE)": "the same",
     "dialects/errors.py: re.fullmatch(numbers, fields.reason or '')": "a table of four digits",
     "endpoint_check/report.py: re.search(f'\\\\b{sent}\\\\b', message)": "one of two names of a field",
     "simulator/demo.py: re.findall(f'({names}) for ([A-Z]\\\\w+)', prompt)": "names of tools",
     "model_rules/__init__.py: re.search(row.models, model, re.IGNORECASE)": "the caller's name of a model",
     "store/postgres.py: re.sub(pattern, replacement, statement)": "a table, in statements of ours",
-    "testing/recorder.py: re.compile(b''.join(map(_spellings, secret)))": "a key, byte for byte",
+    "simulator/recording.py: re.compile(b''.join(map(_spellings, secret)))": "a key, byte for byte",
     "simulator/demo.py: re.search(pattern, name.lower())": "a table of plain words",
 }
 """Calls whose pattern is data, and what is known of it."""

@@ -29,7 +29,7 @@ from llmstream.agent.config import (
     text_or_none,
     when_interrupted,
 )
-from llmstream.agent.context.effects import ContextEffect
+from llmstream.agent.context import ContextEffect
 from llmstream.agent.durable_steps import Steps
 from llmstream.agent.history import ChatHistory, own_view, settled, shared_message
 from llmstream.agent.hooks import Hooks, Instructions, PrepareStep, Repair
@@ -38,10 +38,9 @@ from llmstream.agent.loop import Loop
 from llmstream.agent.nested import Nested, Spent, Waits
 from llmstream.agent.observing import ObserveRun
 from llmstream.agent.recorder import WhenInterrupted
-from llmstream.agent.resumption import Continuation, Results, Resumption
 from llmstream.agent.run import AgentRun, answer_of, check_finished
 from llmstream.agent.state import MAX_INVALID_CALLS, Price, RunState, StopCondition, as_conditions
-from llmstream.agent.suspension import Suspension
+from llmstream.agent.suspension import Continuation, Results, Resumption, Suspension
 from llmstream.chats.chat import Chat
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest, LLMStreamError, ToolError
@@ -62,8 +61,8 @@ from llmstream.streams.options import (
 )
 from llmstream.structured import Output, as_output
 from llmstream.tools.approval import Approve, Approver, Deny
-from llmstream.tools.context import ToolContext
 from llmstream.tools.outcome import ToolOutput
+from llmstream.tools.signature import ToolContext
 from llmstream.tools.tool import Tool, tool_from_function
 from llmstream.tools.toolset import ToolSet
 

@@ -21,9 +21,8 @@ from llmstream.agent.journal import RunJournal
 from llmstream.agent.nested import Nested, Spent, Waits, as_result
 from llmstream.agent.observing import RunWatch
 from llmstream.agent.recorder import INTERRUPTED, EndedCall, Recorder, WhenInterrupted
-from llmstream.agent.resumption import Continuation, Continues
 from llmstream.agent.state import Expense, RunState
-from llmstream.agent.suspension import Suspension
+from llmstream.agent.suspension import Continuation, Continues, Suspension
 from llmstream.chats.content import OWN_KEY, ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.errors import DeadlineExceeded, Interrupted, InvalidRequest

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar, cast
 
-from llmstream.agent.context.effects import ContextEffect
+from llmstream.agent.context import ContextEffect
 from llmstream.agent.durable_steps import Steps
 from llmstream.agent.hooks import Hooks, Instructions, PrepareStep, Repair, call_hook
 from llmstream.agent.journal import Journal
@@ -18,6 +18,7 @@ from llmstream.agent.recorder import WhenInterrupted
 from llmstream.agent.state import MAX_INVALID_CALLS, Price, RunState, StopCondition, as_conditions
 from llmstream.chats.chat import Chat
 from llmstream.errors import InvalidRequest
+from llmstream.other_sdks import agent_hint, listed
 from llmstream.request import Settings
 from llmstream.streams.model import Model
 from llmstream.streams.observations import joined
@@ -209,8 +210,6 @@ def check_names(options: Set[str], own: Iterable[str]) -> None:
     unknown = min(options - Options.__annotations__.keys(), default=None)
     if unknown is None:
         return
-    from llmstream.streams.option_hints import agent_hint, listed  # imported only for an error
-
     known = {*own, *Options.__annotations__}
     hint = agent_hint(unknown, known) or listed(known)
     raise InvalidRequest(f"unknown option {unknown!r} of an agent. {hint}")

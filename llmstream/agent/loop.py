@@ -16,10 +16,9 @@ from llmstream.agent.history import ChatHistory, is_empty, settled
 from llmstream.agent.hooks import Stop, call_hook
 from llmstream.agent.model_step import HookResponse, ModelResponse, StepPlanner
 from llmstream.agent.nested import in_step, turn_calls
-from llmstream.agent.resumption import Resumption
 from llmstream.agent.state import Budget, Misses, RunState
 from llmstream.agent.steps import ModelStep, ResumedStep, RunContext, RunStep, StaticStep
-from llmstream.agent.suspension import Suspension
+from llmstream.agent.suspension import Resumption, Suspension
 from llmstream.chats.message import Message, copy_messages
 from llmstream.errors import InvalidOutput, LLMStreamError
 from llmstream.events import ErrorEvent, Finish, FinishReason, StreamStart, Warning

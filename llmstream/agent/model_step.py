@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from llmstream.agent.context.effects import ContextEffect, RunEffects, replaces
+from llmstream.agent.context import ContextEffect, RunEffects, replaces
 from llmstream.agent.hooks import (
     BeforeModel,
     Instructions,

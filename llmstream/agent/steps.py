@@ -30,9 +30,8 @@ from llmstream.agent.model_step import HookResponse, ModelResponse, PlanMemory, 
 from llmstream.agent.observing import RunWatch
 from llmstream.agent.recorded_model import RecordedModel
 from llmstream.agent.recorder import Recorder
-from llmstream.agent.resumption import Resumption, check_continuation
 from llmstream.agent.state import RunState, Step
-from llmstream.agent.suspension import Suspension
+from llmstream.agent.suspension import Resumption, Suspension, check_continuation
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import LateCopies, Message
 from llmstream.errors import InvalidOutput
@@ -43,8 +42,8 @@ from llmstream.streams.conversation import Batch
 from llmstream.streams.history import Repairs
 from llmstream.streams.observations import joined
 from llmstream.tools.approval import Approve, Deny
-from llmstream.tools.context import ToolContext
 from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
+from llmstream.tools.signature import ToolContext
 from llmstream.tools.toolset import ToolSet
 from llmstream.unique_ids import StepIds
 

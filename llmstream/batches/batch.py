@@ -43,7 +43,7 @@ from llmstream.streams.options import Options, Prompt, with_defaults, with_outpu
 from llmstream.usage import Usage
 
 if TYPE_CHECKING:
-    from llmstream.structured.output import Output
+    from llmstream.structured import Output
 
 __all__ = ["Batch", "BatchProgress", "submit"]
 
@@ -621,7 +621,7 @@ def _output(model: Model[Any], options: dict[str, Any]) -> Output | None:
     wanted = with_defaults(model.options, cast(Options, options)).get("output")
     if wanted is None:
         return None
-    from llmstream.structured.output import as_output  # loaded only for structured output
+    from llmstream.structured import as_output  # loaded only for structured output
 
     return as_output(wanted)
 

@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple
 from llmstream.accumulate.accumulator import Accumulator
 from llmstream.batches.apis import BatchApi, Outcome
 from llmstream.chats.message import Message
-from llmstream.dialects.base import Decoder, Dialect, StreamLimits
-from llmstream.dialects.complete_answers import decode_complete
+from llmstream.dialects.base import Decoder, Dialect
 from llmstream.errors import InvalidRequest, LLMStreamError, ServerError, error_from_info
 from llmstream.events import ErrorEvent, Event, Finish, Warning
 from llmstream.mapping.asking import Price
@@ -23,7 +22,7 @@ from llmstream.streams.call_plan import in_output_mode
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt
 from llmstream.streams.reading import final_object
-from llmstream.structured.output import Output
+from llmstream.structured import Output
 from llmstream.usage import Usage
 
 __all__ = ["Reader", "Rows", "Waiting", "Written", "lines_in", "not_made", "own_options", "written"]
@@ -219,7 +218,7 @@ def read_answer(
 ) -> CompleteAnswer:
     """Decodes a complete body; `error` is set if it is an error or an incomplete answer."""
     accumulator = Accumulator()
-    events = decode_complete(dialect, body, provider=provider, limits=StreamLimits(), reading=reading)
+    events = dialect.decode_complete(body, provider=provider, reading=reading)
     accumulator.feed_many(events)
     finish = _finish(events)
     error = next((error_from_info(e.error) for e in events if isinstance(e, ErrorEvent)), None)

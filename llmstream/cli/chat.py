@@ -10,10 +10,16 @@ from functools import partial
 from typing import Any, Final
 
 from llmstream.chats import Chat, Message, Role
-from llmstream.cli.approving import Approvals
-from llmstream.cli.arguments import REASONING_HELP, add_tool_options, count, decimal, effort, read_schema
-from llmstream.cli.asking import Asker, Outcome, Setup
-from llmstream.cli.attachments import attached
+from llmstream.cli.arguments import (
+    REASONING_HELP,
+    add_tool_options,
+    attached,
+    count,
+    decimal,
+    effort,
+    read_schema,
+)
+from llmstream.cli.asking import Approvals, Asker, Outcome, Setup
 from llmstream.cli.config import MODEL_HELP, checked_model, default_model
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message, exit_status
 from llmstream.cli.outputs import JsonEvents, QuietAnswer

@@ -18,7 +18,7 @@ from llmstream import Model
 from llmstream.cli.arguments import number
 from llmstream.cli.config import MODEL_HELP, checked_model, default_model
 from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS, with_flags
-from llmstream.cli.key_store import api_key_for
+from llmstream.cli.keys import api_key_for
 from llmstream.cli.terminal import columns, listed, print_message
 from llmstream.display.terminal_text import one_line
 from llmstream.endpoint_check.endpoint import in_process
@@ -336,7 +336,7 @@ def _program(report: CheckReport) -> Iterator[str]:
     yield "    import llmstream as ls"
     yield "    from llmstream.dialects.openai_chat import OpenAIChat, change"
     yield f"    from llmstream.dialects.openai_chat import {', '.join(groups)}"
-    yield "    from llmstream.dialects.quirks import changed"
+    yield "    from llmstream.model_rules import changed"
     yield ""
     yield f'    provider = ls.Model("{one_line(provider, 80)}:any").provider'
     yield "    dialect = provider.dialect"

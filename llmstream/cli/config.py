@@ -1,4 +1,4 @@
-"""The user's configuration: its folder, and the default model; names of models that are checked.
+"""The user's configuration, and the names that commands take: of models, and of dialects.
 
     $XDG_CONFIG_HOME/llmstream, else ~/.config/llmstream; %APPDATA%\\llmstream on Windows
     config.json  the default model, as `llmstream models default` writes it
@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from llmstream.dialects.base import DIALECTS, Dialect, dialect_class
 from llmstream.errors import InvalidRequest
 from llmstream.files import replace_file
 from llmstream.first_use import prepared
@@ -24,16 +26,22 @@ from llmstream.providers.likely_models import did_you_mean, likely_models
 from llmstream.providers.registry import find_provider
 
 __all__ = [
+    "INVENTORS",
     "MODEL_HELP",
+    "SIMULATED",
     "Config",
+    "Wire",
+    "base_url",
     "checked_model",
     "config_file",
     "default_model",
     "read_json",
     "stored_model",
+    "wire_of",
     "write_default",
     "write_json",
 ]
+
 
 T = TypeVar("T")
 
@@ -107,7 +115,7 @@ def write_json(path: Path, value: object) -> None:
         raise InvalidRequest(f"cannot write {path}: {error.strerror or error}") from None
 
 
-# Checks model names of the form "provider:model".
+# Names of models, of the form "provider:model".
 
 
 def checked_model(spec: str) -> str:
@@ -133,3 +141,80 @@ def checked_model(spec: str) -> str:
         f"{spec!r} does not name a provider. {did_you_mean(found)}Write provider:model{example}; "
         "`llmstream providers` lists the providers."
     )
+
+
+# Dialects by name, with the quirks of a provider if one is given, and their simulated addresses.
+
+INVENTORS: Final[Mapping[str, str]] = {
+    "openai-chat": "openai",
+    "openai-responses": "openai-responses",
+    "anthropic": "anthropic",
+    "gemini": "google",
+    "gemini-interactions": "google-interactions",
+    "bedrock-converse": "bedrock",
+    "cohere": "cohere",
+    "mistral": "mistral",
+    "ollama": "ollama",
+}
+"""Name of a dialect to the provider that invented it. A new dialect is one line here."""
+
+# Clouds that serve another vendor's API: (dialect, provider) to the dialect's arguments.
+_HOSTED: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
+    ("anthropic", "bedrock-invoke"): {"framing": "aws-event-stream"},
+    ("anthropic", "vertex"): {},
+}
+
+
+SIMULATED: Final[Mapping[str, str]] = {
+    "openai-chat": "/v1",
+    "openai-responses": "/v1",
+    "anthropic": "",
+    "gemini": "/v1beta",
+    "gemini-interactions": "/v1beta",
+    "bedrock-converse": "",
+    "cohere": "",
+    "mistral": "/mistral",
+    "ollama": "",
+}
+"""Dialects of the simulator: name to the path in the base URL of its clients."""
+
+
+class Wire(NamedTuple):
+    """A dialect with the quirks of one provider.
+
+    warning: why the provider's quirks are missing, or None
+    """
+
+    dialect: Dialect
+    provider: str
+    warning: str | None = None
+
+
+def wire_of(name: str, provider: str | None) -> Wire:
+    """Returns the dialect of that name, with the quirks of the provider or else of its inventor.
+
+    An unknown provider only gives a warning.
+    raises: InvalidRequest for an unknown dialect
+    """
+    if name not in DIALECTS:
+        raise InvalidRequest(f"unknown dialect {name!r}. Dialects: {', '.join(DIALECTS)}.")
+    make = dialect_class(name)
+    if provider is None:
+        return Wire(make(), INVENTORS[name])
+    hosted = _HOSTED.get((name, provider))
+    if hosted is not None:
+        return Wire(make(**hosted), provider)
+    try:
+        known = find_provider(provider)
+    # Recordings may be older than a provider, or of another package: the dialect suffices to decode.
+    except InvalidRequest:
+        return Wire(make(), provider, f"unknown provider {provider!r}; decoding as plain {name}")
+    if known.dialect.name != name:
+        speaks = f"{provider} speaks {known.dialect.name}, not {name}; decoding as plain {name}"
+        return Wire(make(), provider, speaks)
+    return Wire(known.dialect, known.name)
+
+
+def base_url(url: str, dialect: str) -> str:
+    """Returns the base URL for a client of that dialect at a simulator."""
+    return url + SIMULATED[dialect]

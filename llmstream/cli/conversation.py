@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from llmstream.chats import Chat, Message, Part, Role, Text
+from llmstream.cli.arguments import attached
 from llmstream.cli.asking import Asker, Outcome
-from llmstream.cli.attachments import attached
 from llmstream.cli.config import checked_model
-from llmstream.cli.editor import edited
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message
-from llmstream.cli.line_editor import LineEditor
+from llmstream.cli.line_editor import LineEditor, edited
 from llmstream.cli.storage import Saving, check_free, is_off, name_of, note_model, stored_chat
 from llmstream.cli.terminal import echo, listed, print_message, wrapped
 from llmstream.display.plain import cost_text

@@ -13,11 +13,11 @@ import msgspec
 from llmstream import Agent
 from llmstream.chats.message import Message
 from llmstream.cli.asking import Asker
-from llmstream.cli.demo_tools import DEMO_TOOLS
-from llmstream.cli.dialects import INVENTORS, SIMULATED, base_url, wire_of
+from llmstream.cli.config import INVENTORS, SIMULATED, base_url, wire_of
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, exit_status
 from llmstream.cli.outputs import JsonEvents, folded, once_each
 from llmstream.cli.terminal import columns, print_message, wrapped
+from llmstream.cli.tool_sources import DEMO_TOOLS
 from llmstream.display.plain import Display, TerminalDisplay, Wait, display_for
 from llmstream.events import Event
 from llmstream.request import Request

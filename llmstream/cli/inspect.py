@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from llmstream.cli.arguments import number
-from llmstream.cli.dialects import wire_of
+from llmstream.cli.config import wire_of
 from llmstream.cli.errors import SUCCESS
 from llmstream.cli.local_page import add_page_options, listen, page_token, serve_page
 from llmstream.cli.replay import looks_like

@@ -1,25 +1,44 @@
-"""Reads one prompt on a terminal: with prompt_toolkit (extra `cli`), else with `input` and readline.
+"""Reads what the user types: one prompt on a terminal, or a text in the user's editor.
 
-With prompt_toolkit, pasted text of several lines is one prompt, Alt-Enter starts a new line, Ctrl-X
-Ctrl-E opens $EDITOR, and Ctrl-R searches the history. With readline a paste is one prompt too.
+A prompt is read with prompt_toolkit (extra `cli`), else with `input` and readline. With prompt_toolkit,
+pasted text of several lines is one prompt, Alt-Enter starts a new line, Ctrl-X Ctrl-E opens $EDITOR, and
+Ctrl-R searches the history. With readline a paste is one prompt too.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import signal
+import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from llmstream.cli.storage import PromptHistory
 from llmstream.cli.terminal import typed
+from llmstream.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.formatted_text import AnyFormattedText
     from prompt_toolkit.key_binding import KeyBindings
 
-__all__ = ["Complete", "LineEditor", "line_editor"]
+__all__ = [
+    "Complete",
+    "LineEditor",
+    "ctrl_c_for_editor",
+    "edited",
+    "line_editor",
+]
+
+
+# One prompt.
 
 Complete: TypeAlias = Callable[[str], tuple[str, Sequence[str]]]
 """Maps the line up to the cursor to the part of it to replace, and the candidates."""
@@ -241,3 +260,61 @@ class _Readline:
             self._history.add(text)
             self._remember(text)
         return text
+
+
+# The user's editor: `/edit`, and the arguments of a tool call.
+
+# Tried without $VISUAL and $EDITOR, in this order.
+# `editor` is what the user of a Debian has chosen.
+_USUAL: Final = ("editor", "nano", "vi", "notepad.exe")
+
+
+def edited(text: str, *, suffix: str = ".md") -> str:
+    """Returns the text as the user saved it; unchanged if the editor failed or saved nothing.
+
+    raises: InvalidRequest if there is no editor
+    """
+    command = _command()
+    with tempfile.TemporaryDirectory(prefix="llmstream-") as folder:
+        file = Path(folder) / f"text{suffix}"
+        file.write_text(text, encoding="utf-8")
+        try:
+            with ctrl_c_for_editor():
+                # The user's own command.
+                done = subprocess.run([*command, str(file)], check=False)  # noqa: S603
+        except OSError as error:
+            raise InvalidRequest(
+                f"cannot start the editor {command[0]}: {error.strerror}. Set $EDITOR to another."
+            ) from None
+        # This is how an editor reports that its text must not be used, such as vi with :cq.
+        if done.returncode != 0:
+            return text
+        # Editors end a file with a line feed.
+        return file.read_text(encoding="utf-8", errors="replace").rstrip("\n")
+
+
+def _command() -> list[str]:
+    given = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
+    if given:
+        return shlex.split(given)
+    found = next(filter(None, map(shutil.which, _USUAL)), None)
+    if found is None:
+        raise InvalidRequest("no editor was found. Set $EDITOR.")
+    return [found]
+
+
+@contextmanager
+def ctrl_c_for_editor() -> Iterator[None]:
+    """Ignores Ctrl-C here; the editor still gets it, with its default meaning.
+
+    `edited` does so on the main thread; elsewhere, signal handlers cannot be set.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    # Not SIG_IGN, which the editor would inherit.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

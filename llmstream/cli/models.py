@@ -13,7 +13,7 @@ import msgspec
 
 from llmstream.cli.config import checked_model, default_model, stored_model, write_default
 from llmstream.cli.errors import SUCCESS, error_message
-from llmstream.cli.key_store import api_key_for
+from llmstream.cli.keys import api_key_for
 from llmstream.cli.providers import key_state
 from llmstream.cli.terminal import columns, print_message, wrapped, write_bytes
 from llmstream.dialects.model_facts import ListedModel

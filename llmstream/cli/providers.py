@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.cli.errors import SUCCESS
-from llmstream.cli.key_store import stored_places
+from llmstream.cli.keys import stored_places
 from llmstream.cli.terminal import columns, print_message, wrapped, write_bytes
 from llmstream.display.terminal_text import safe
 from llmstream.errors import InvalidRequest, LLMStreamError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
-from llmstream.cli.dialects import wire_of
+from llmstream.cli.config import wire_of
 from llmstream.cli.errors import FAILED, SUCCESS
 from llmstream.cli.terminal import print_message, write_bytes
 from llmstream.dialects.base import DIALECTS, Dialect

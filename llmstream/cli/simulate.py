@@ -18,7 +18,7 @@ from typing import Final, Protocol, TextIO
 import msgspec
 
 from llmstream.cli.arguments import number, positive
-from llmstream.cli.dialects import base_url
+from llmstream.cli.config import base_url
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, USAGE
 from llmstream.cli.terminal import print_message
 from llmstream.display.terminal_text import one_line

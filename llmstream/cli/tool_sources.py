@@ -1,10 +1,11 @@
-"""Tools of `llmstream chat`: the demo's, functions of Python files, and MCP servers."""
+"""Tools of the commands: the demo's, functions of Python files, and MCP servers."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import copy
+import datetime
 import functools
 import importlib.util
 import inspect
@@ -18,15 +19,23 @@ from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any, Final, ParamSpec, TextIO
+from typing import Any, Final, Literal, ParamSpec, TextIO
 
 from llmstream.cli.storage import state_file
 from llmstream.cli.terminal import print_message
 from llmstream.errors import ConnectionFailed, InvalidRequest
 from llmstream.exchange import shown_address
-from llmstream.tools import Tool, ToolSet, tool_from_function
+from llmstream.tools import Tool, ToolSet, tool, tool_from_function
 
-__all__ = ["ToolSources", "mcp_command", "tools_of_file"]
+__all__ = [
+    "DEMO_TOOLS",
+    "ToolSources",
+    "clock",
+    "mcp_command",
+    "tools_of_file",
+    "weather",
+]
+
 
 P = ParamSpec("P")
 
@@ -66,8 +75,6 @@ class ToolSources:
 
     def _tools_of(self, name: str) -> Sequence[Tool]:
         if name == _DEMO:
-            from llmstream.cli.demo_tools import DEMO_TOOLS
-
             return DEMO_TOOLS
         tools = map(_abandonable, tools_of_file(name))
         return [_asking(tool) if self._ask else tool for tool in tools]
@@ -275,3 +282,49 @@ def mcp_command(text: str) -> tuple[str, list[str], dict[str, str]]:
     if not words:
         raise InvalidRequest("--mcp takes a command, such as 'uvx mcp-server-time', or a URL")
     return words[0], words[1:], env
+
+
+# The demo's tools, without network access.
+
+# City to degrees Celsius, sky and wind in m/s on an invented day.
+_CLIMATE: Final = {
+    "oslo": (-2, "light snow", 7),
+    "lisbon": (16, "clear sky", 3),
+    "nairobi": (22, "scattered clouds", 4),
+    "tokyo": (13, "drizzle", 5),
+    "paris": (9, "overcast", 4),
+    "lima": (19, "mist", 2),
+}
+
+
+@tool
+def weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> dict[str, str]:
+    """Returns the weather in a city from a small table of invented values.
+
+    Args:
+        city: One of Oslo, Lisbon, Nairobi, Tokyo, Paris, Lima.
+        unit: Unit of the temperature.
+    """
+    found = _CLIMATE.get(city.strip().lower())
+    if found is None:
+        known = ", ".join(name.title() for name in _CLIMATE)
+        raise ValueError(f"unknown city {city!r}; the table has {known}")
+    degrees, sky, wind = found
+    shown = f"{degrees} °C" if unit == "celsius" else f"{degrees * 9 / 5 + 32:.0f} °F"
+    return {"city": city.strip().title(), "temperature": shown, "sky": sky, "wind": f"{wind} m/s"}
+
+
+@tool
+def clock(utc_offset_hours: float = 0) -> str:
+    """Returns the current date and time at an offset from UTC.
+
+    Args:
+        utc_offset_hours: Such as 1 for Oslo in winter, -5 for Lima, 5.75 for Kathmandu.
+    """
+    if not -24 < utc_offset_hours < 24:
+        raise ValueError(f"an offset from UTC is between -24 and 24 hours, not {utc_offset_hours:g}")
+    zone = datetime.timezone(datetime.timedelta(hours=utc_offset_hours))
+    return datetime.datetime.now(zone).isoformat(timespec="seconds")
+
+
+DEMO_TOOLS: Final = (weather, clock)

@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from llmstream import Agent
 from llmstream.cli.arguments import REASONING_HELP, add_tool_options, effort
-from llmstream.cli.config import MODEL_HELP, checked_model, default_model
-from llmstream.cli.dialects import base_url
-from llmstream.cli.key_store import api_key_for
+from llmstream.cli.config import MODEL_HELP, base_url, checked_model, default_model
+from llmstream.cli.keys import api_key_for
 from llmstream.cli.local_page import add_page_options, listen, page_token, serve_page
 from llmstream.cli.storage import state_file
 from llmstream.cli.tool_sources import ToolSources

@@ -42,6 +42,9 @@ __all__ = [
     "dialect_class",
 ]
 
+# Of framing around a body that is within its limit.
+_FRAME_BYTES: Final = 4096
+
 
 class StreamLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Caps on what one response may hold; past one, the stream ends in `LimitExceeded`.
@@ -144,16 +147,33 @@ class Dialect(msgspec.Struct, frozen=True):
         raise Unsupported(f"the dialect {self.name} reads streams only: it has no streamed_form()")
 
     def decode_complete(
-        self, body: bytes, *, provider: str = "", limits: StreamLimits = StreamLimits()
+        self,
+        body: bytes,
+        *,
+        provider: str = "",
+        limits: StreamLimits = StreamLimits(),
+        reading: Callable[[Decoder], Decoder] | None = None,
     ) -> list[Event]:
         """Decodes a complete answer: the body of a response without `stream`, or a result of a batch.
 
+        It is rewritten as the stream that holds the same answer, and the dialect's decoder reads that. So
+        there is one decoder a wire, and both kinds of answer become the same events.
+
+        reading: wraps the decoder, if the request's output mode needs it
         returns: a valid sequence of events, from `stream-start` to `finish`. For a body that is an error, or
                  cannot be read, it ends in `error` and `finish`
         """
-        from llmstream.dialects.complete_answers import decode_complete  # streams do not need it
+        from llmstream.dialects.guarded_decoder import GuardedDecoder  # which imports this module
 
-        return decode_complete(self, body, provider=provider or self.name, limits=limits)
+        streamed, provider = self.streamed_form(body), provider or self.name
+        # The body is in memory already, so its size is the caller's decision.
+        size = max(limits.max_event_bytes, len(streamed) + _FRAME_BYTES)
+        decoder = self.decoder(
+            provider=provider, limits=msgspec.structs.replace(limits, max_event_bytes=size)
+        )
+        guarded = GuardedDecoder(reading(decoder) if reading else decoder, provider=provider)
+        events = guarded.start() + guarded.feed(streamed)
+        return events if guarded.done else events + guarded.close()
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether a part can be sent as a URL. Otherwise it is downloaded and sent as bytes.

@@ -1,20 +1,34 @@
-"""JSON text that is not quite valid: lone surrogates, numbers past a double, values that are no object."""
+"""JSON text that is not quite valid, and complete answers, which a dialect rewrites as a stream.
+
+Not quite valid are lone surrogates, numbers past a double, and values that are no object. Vendors send
+complete answers without `stream` and in the results of batches; see `Dialect.decode_complete`.
+
+The module `json` is imported only where msgspec does not suffice.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 __all__ = [
     "LONE_SURROGATE",
+    "as_data",
     "encodable_value",
+    "encoded_json",
     "is_json",
+    "json_object",
     "object_text",
+    "on_one_line",
+    "status_of",
     "without_lone_surrogates",
 ]
 
+
+# JSON that is not quite valid.
 
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -90,3 +104,55 @@ def _is_loose_json(text: str) -> bool:
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+# Complete answers.
+
+
+def on_one_line(body: bytes) -> bytes:
+    """The same JSON on one line: strings of JSON hold no line feeds, so they are white space."""
+    return body.removeprefix(b"\xef\xbb\xbf").replace(b"\r", b" ").replace(b"\n", b" ")
+
+
+def as_data(*payloads: bytes) -> bytes:
+    """Payloads as server-sent events."""
+    return b"".join(b"data: %b\n\n" % payload for payload in payloads)
+
+
+def encoded_json(value: object) -> bytes:
+    """JSON on one line; a lone surrogate stays an escape, for the decoder to repair."""
+    import json
+
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def json_object(body: bytes) -> dict[str, Any] | None:
+    """The object of a body; None for anything else."""
+    import json
+
+    try:
+        value = json.loads(body.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+class _Marks(msgspec.Struct, gc=False):
+    type: Any = None
+    object: Any = None
+    status: Any = None
+
+
+_marks = msgspec.json.Decoder(_Marks)
+
+
+def status_of(body: bytes, names: Iterable[str] = ("status",)) -> str | None:
+    """The first text at one of these fields of the body: type, object, status."""
+    found: Any
+    try:
+        found = _marks.decode(body)
+        values = [getattr(found, name) for name in names]
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        found = json_object(body) or {}
+        values = [found.get(name) for name in names]
+    return next((value for value in values if isinstance(value, str) and value), None)

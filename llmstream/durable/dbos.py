@@ -21,6 +21,7 @@ import msgspec
 from llmstream.addresses import sqlite_path
 from llmstream.durable.runs import Runs
 from llmstream.errors import InvalidRequest, LLMStreamError, LogUnavailable, Unsupported
+from llmstream.files import connect_sqlite
 from llmstream.first_use import prepared
 
 if TYPE_CHECKING:
@@ -231,9 +232,7 @@ def engine(where: str, *, synchronous: Literal["normal", "full"] = "full") -> En
 def _connected(path: str, synchronous: str) -> sqlite3.Connection:
     import sqlite3  # not available in every Python
 
-    from llmstream.private_sqlite import connect
-
-    connection = connect(path, busy_s=_BUSY_S)
+    connection = connect_sqlite(path, busy_s=_BUSY_S)
     connection.isolation_level = "IMMEDIATE"  # as DBOS's own: writers take turns
     connection.execute("pragma foreign_keys = on")
     connection.execute(_SYNCHRONOUS[synchronous])

@@ -26,8 +26,8 @@ from llmstream.durable.tables import (
     usage_of,
 )
 from llmstream.errors import InvalidRequest, LogUnavailable
+from llmstream.files import machine_boot, machine_time, transaction
 from llmstream.log.sqlite_file import SQLiteWorker, open_worker
-from llmstream.private_sqlite import machine_boot, machine_time, transaction
 from llmstream.usage import Usage
 
 __all__ = ["SQLiteRunStore"]

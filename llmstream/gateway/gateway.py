@@ -42,8 +42,7 @@ from llmstream.gateway.routes import Limits, Route, RouteLike, Routes, Target, r
 from llmstream.gateway.telemetry import Metrics, Telemetry
 from llmstream.gateway.translating import Events, complete_reply
 from llmstream.serve.body import Body
-from llmstream.server_side.catalogue import count_request, is_public, lookup
-from llmstream.server_side.routing import Router, default_dialects
+from llmstream.server_side.routing import Router, count_request, default_dialects, is_public, lookup
 from llmstream.server_side.wires import ServerSide, server_side
 from llmstream.streams.attempts import worth_another
 from llmstream.streams.model import Model

@@ -204,8 +204,7 @@ class _Exchange:
     def write(self, folder: Path, hidden: Iterable[str]) -> None:
         """Writes a folder that `Recording.load` reads, with the request next to it."""
         # Imported on use: the simulator takes 2 MB.
-        from llmstream.simulator.recording import Recording
-        from llmstream.testing.recorder import overwritten
+        from llmstream.simulator.recording import Recording, overwritten
 
         http = self._http
         Recording(

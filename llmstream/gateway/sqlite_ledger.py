@@ -16,8 +16,8 @@ from typing import Any, Final, Unpack
 
 import msgspec
 
-from llmstream import private_sqlite
 from llmstream.errors import InvalidRequest
+from llmstream.files import connect_sqlite, transaction
 from llmstream.first_use import prepared
 from llmstream.gateway.accounts import Row
 from llmstream.gateway.ledger import (
@@ -342,7 +342,7 @@ class SQLiteLedger(Ledger):
         if not self._lock.acquire(blocking=waits):
             raise Busy
         try:
-            with private_sqlite.transaction(self._db) if waits else self._at_once():
+            with transaction(self._db) if waits else self._at_once():
                 yield self._db
                 self._version = -1
         finally:
@@ -352,7 +352,7 @@ class SQLiteLedger(Ledger):
     def _at_once(self) -> Iterator[None]:
         self._db.execute("pragma busy_timeout = 0")
         try:
-            with private_sqlite.transaction(self._db):
+            with transaction(self._db):
                 yield
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:  # the rest of the message has the reason
@@ -380,7 +380,7 @@ def _connect(path: str | os.PathLike[str]) -> sqlite3.Connection:
     """raises: InvalidRequest if the file cannot be opened"""
     where = os.fspath(path)
     try:
-        db = private_sqlite.connect(where, busy_s=_BUSY_S)
+        db = connect_sqlite(where, busy_s=_BUSY_S)
         db.execute("pragma synchronous = normal")
         db.execute(_TIDY_LATE)
         (version,) = db.execute("pragma user_version").fetchone()
@@ -395,7 +395,7 @@ def _connect(path: str | os.PathLike[str]) -> sqlite3.Connection:
 
 
 def _add_tags(db: sqlite3.Connection) -> None:
-    with private_sqlite.transaction(db):
+    with transaction(db):
         if db.execute("pragma user_version").fetchone() == (1,):
             db.execute("alter table calls add column tag text default ''")
             db.execute(_SET_VERSION)

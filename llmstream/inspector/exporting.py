@@ -31,7 +31,7 @@ from llmstream.providers.registry import find_provider
 from llmstream.request import Request
 from llmstream.server_side.wires import server_side
 from llmstream.simulator.recording import Recording
-from llmstream.testing.stepwise import comparable
+from llmstream.testing.faults import comparable
 
 __all__ = ["pieces_of", "pytest_of", "recording_of", "recording_zip", "replayed", "trace_of"]
 

@@ -37,13 +37,13 @@ from llmstream.inspector.trace import (
     frame_of,
 )
 from llmstream.request import Request
+from llmstream.simulator.recording import overwritten
 from llmstream.streams.call import Call
 from llmstream.streams.call_plan import Plan, Prepared
 from llmstream.streams.http_call import HTTPCall
 from llmstream.streams.model import Model, intercepted, opener_below
 from llmstream.streams.observations import AttemptFailed, Observation, joined
 from llmstream.streams.options import Options
-from llmstream.testing.recorder import overwritten
 from llmstream.transport.http import Body
 from llmstream.usage import Usage
 

@@ -19,6 +19,7 @@ from typing import Final, Literal, NamedTuple, TypeVar
 import msgspec
 
 from llmstream.errors import InvalidRequest
+from llmstream.files import transaction
 from llmstream.log import sqlite_tables as tables
 from llmstream.log.sqlite_file import SQLiteWorker, open_worker
 from llmstream.log.store import (
@@ -34,7 +35,6 @@ from llmstream.log.store import (
     swept,
 )
 from llmstream.log.wake import Bells
-from llmstream.private_sqlite import transaction
 
 __all__ = ["SQLiteStore"]
 

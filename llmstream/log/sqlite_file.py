@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
-from llmstream import private_sqlite
 from llmstream.errors import LogUnavailable
+from llmstream.files import connect_sqlite
 
 __all__ = ["SQLiteWorker", "open_worker"]
 
@@ -68,7 +68,7 @@ def open_worker(worker: SQLiteWorker | None) -> SQLiteWorker:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    connection = private_sqlite.connect(path, busy_s=_BUSY_S)
+    connection = connect_sqlite(path, busy_s=_BUSY_S)
     # Sorting must not write a file beside the database, whose disk may be full.
     connection.execute("pragma temp_store = memory")
     return connection

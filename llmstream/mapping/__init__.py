@@ -4,8 +4,8 @@
         async for done in run:
             print(done.item, done.value)
 
-Read `run.py` for the progress of a run, `asking.py` for retries and what ends a run, `keep.py`
-for the file, and `llmstream/transport/adaptive.py` for the number of concurrent requests.
+Read `run.py` for the progress of a run, `asking.py` for the number of concurrent requests, retries and what
+ends a run, and `keep.py` for the file.
 """
 
 from llmstream.mapping.options import map

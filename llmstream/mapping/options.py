@@ -12,14 +12,13 @@ import msgspec
 
 from llmstream.chats.message import Role
 from llmstream.errors import InvalidRequest
-from llmstream.mapping.asking import Asker, Price
+from llmstream.mapping.asking import AdaptiveConcurrency, Asker, Price
 from llmstream.mapping.keep import Identity, Keep
 from llmstream.mapping.lines import JSONLines, Lines
 from llmstream.mapping.row import prompt_function, prompt_name
 from llmstream.mapping.run import MapRun, Plan
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt, StreamOptions, with_defaults, with_output
-from llmstream.transport.adaptive import AdaptiveConcurrency
 from llmstream.usage import Usage
 
 if TYPE_CHECKING:
@@ -267,7 +266,7 @@ def _lines(keep: str | os.PathLike[str]) -> Lines:
 def _output(options: Options) -> Output | None:
     if options.get("output") is None:
         return None
-    from llmstream.structured.output import as_output  # loaded only for structured output
+    from llmstream.structured import as_output  # loaded only for structured output
 
     return as_output(options["output"])
 

@@ -16,14 +16,13 @@ import anyio.to_thread
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest, LimitExceeded, error_from_info
 from llmstream.json_types import convert, encode
-from llmstream.mapping.asking import Answer, Asker, RunStopped
+from llmstream.mapping.asking import AdaptiveConcurrency, Answer, Asker, GateClosed, RunStopped
 from llmstream.mapping.keep import Keep
 from llmstream.mapping.lines import JSONLines
 from llmstream.mapping.places import Places
 from llmstream.mapping.result import MapProgress, MapResult
 from llmstream.mapping.row import PromptOf, Row, each, row_of
 from llmstream.streams.reading import AsyncOnly, require_asyncio
-from llmstream.transport.adaptive import AdaptiveConcurrency, GateClosed
 from llmstream.usage import Usage
 
 if TYPE_CHECKING:

@@ -21,9 +21,16 @@ from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.errors import BadRequest, InvalidRequest, LLMStreamError, ServerError, error_from_info
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
-from llmstream.server_side.catalogue import count_request, is_public, lookup
 from llmstream.server_side.local_only import host_is_local, is_foreign_page
-from llmstream.server_side.routing import Router, as_streamed, default_dialects, is_complete_requested
+from llmstream.server_side.routing import (
+    Router,
+    as_streamed,
+    count_request,
+    default_dialects,
+    is_complete_requested,
+    is_public,
+    lookup,
+)
 from llmstream.server_side.wires import ServerSide, server_side
 from llmstream.server_side.wires.openai_responses.reader import BackgroundRequest
 from llmstream.simulator.admission import (
@@ -35,9 +42,7 @@ from llmstream.simulator.admission import (
     no_such_path,
     usual_path,
 )
-from llmstream.simulator.background import BackgroundResponses, uncut
 from llmstream.simulator.batches import BatchFaults, BatchPages, SilentJob
-from llmstream.simulator.continued import ContinuedAnswers
 from llmstream.simulator.demo import Demo, Obedient
 from llmstream.simulator.recording import Received, Recording, RequestLog
 from llmstream.simulator.script import (
@@ -52,6 +57,7 @@ from llmstream.simulator.script import (
     as_script,
 )
 from llmstream.simulator.socket_server import SocketServer, wants_socket
+from llmstream.simulator.stored import BackgroundResponses, ContinuedAnswers, uncut
 from llmstream.simulator.timeline import (
     Player,
     TimedEvent,

@@ -17,10 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from llmstream import private_sqlite
 from llmstream.errors import LLMStreamError
-from llmstream.files import lock
-from llmstream.private_sqlite import transaction
+from llmstream.files import connect_sqlite, lock, transaction
 from llmstream.store import database
 from llmstream.store.database import Dialect, StoreError, Values, Words
 from llmstream.store.rows import spaced
@@ -268,7 +266,7 @@ class SQLiteDatabase:
         return sqlite3.connect(uri, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
 
     def _connect(self) -> sqlite3.Connection:
-        raw = self._plain() if self.read_only else private_sqlite.connect(self.path, busy_s=_BUSY_S)
+        raw = self._plain() if self.read_only else connect_sqlite(self.path, busy_s=_BUSY_S)
         try:
             # Deleted conversations are overwritten, and not only unlinked: see `Store.delete`.
             raw.execute("pragma secure_delete = on")

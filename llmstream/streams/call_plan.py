@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from llmstream.streams.call import ResumeToken
     from llmstream.streams.options import Options, Transport
+    from llmstream.transport.download import DownloadLimits
     from llmstream.transport.http import Body
-    from llmstream.transport.public_addresses import DownloadLimits
     from llmstream.transport.socket_body import SocketOptions
     from llmstream.transport.websocket import SocketPool
 

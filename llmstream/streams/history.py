@@ -21,7 +21,7 @@ from llmstream.unique_ids import UniqueIds
 
 if TYPE_CHECKING:
     from llmstream.dialects.written import Written
-    from llmstream.transport.public_addresses import DownloadLimits
+    from llmstream.transport.download import DownloadLimits
 
 __all__ = ["Growing", "Inliner", "Repairs", "is_plain", "remains_of_broken_turn", "repaired"]
 
@@ -389,8 +389,7 @@ class Inliner:
         return part.url.lower().startswith(schemes) and not self._dialect.accepts_url(part)
 
     async def _fetch(self, keys: list[tuple[str, str]]) -> None:
-        from llmstream.transport.download import download  # imports aiohttp
-        from llmstream.transport.public_addresses import DownloadLimits
+        from llmstream.transport.download import DownloadLimits, download  # imports aiohttp
 
         limits = self._downloads or DownloadLimits()
         few = asyncio.Semaphore(_AT_ONCE)

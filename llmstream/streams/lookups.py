@@ -31,7 +31,7 @@ from llmstream.transport.deadlines import Deadlines
 if TYPE_CHECKING:
     import aiohttp
 
-    from llmstream.transport.public_addresses import DownloadLimits
+    from llmstream.transport.download import DownloadLimits
 
 __all__ = [
     "Capabilities",

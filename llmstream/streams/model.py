@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from llmstream.streams.lookups import Capabilities, ModelCheck, TokenCount
     from llmstream.structured import Output
     from llmstream.tools import AnyTool
-    from llmstream.transport.public_addresses import DownloadLimits
+    from llmstream.transport.download import DownloadLimits
     from llmstream.transport.websocket import SocketPool
 
     T = TypeVar("T", default=Any)

@@ -13,6 +13,7 @@ from llmstream.chats.content import Audio, Document, Image, Text
 from llmstream.chats.message import Message, Role, copy_messages
 from llmstream.errors import InvalidRequest
 from llmstream.first_use import prepared
+from llmstream.other_sdks import hint_for, listed
 from llmstream.request import (
     Effort,
     NamedTool,
@@ -293,7 +294,7 @@ def checked_defaults(model: str, options: Options) -> Options:
     if "tools" in given:
         given["tools"] = tool_set(cast(Any, given["tools"])) or ()
     if "output" in given:
-        from llmstream.structured.output import as_output  # loaded only for structured output
+        from llmstream.structured import as_output  # loaded only for structured output
 
         given["output"] = as_output(given["output"])
     if "stop" in given:
@@ -342,8 +343,6 @@ def with_defaults(defaults: Options, given: Options) -> Options:
 
 
 def _unknown(name: str, what: str = "option", known: Collection[str] = _NAMES) -> InvalidRequest:
-    from llmstream.streams.option_hints import hint_for, listed  # imported only if one is needed
-
     hint = hint_for(name, known) or listed(known)
     return InvalidRequest(f"unknown {what} {name!r}. {hint}")
 
@@ -481,7 +480,7 @@ def _reasoning(value: ReasoningOptions | str | int | None) -> ReasoningOptions |
 def _response_format(output: Any) -> ResponseFormat | None:
     if output is None:
         return None
-    from llmstream.structured.output import Output  # imported only for structured output
+    from llmstream.structured import Output  # imported only for structured output
 
     return (output if isinstance(output, Output) else Output(output)).format
 

@@ -25,8 +25,7 @@ from llmstream.chats.content import own_values
 from llmstream.errors import LLMStreamError
 from llmstream.json_types import Choice, is_model, readable
 from llmstream.partial_json import PartialJSON
-from llmstream.structured.modes import ANSWER_KEY
-from llmstream.structured.output import Output
+from llmstream.structured import ANSWER_KEY, Output
 
 __all__ = [
     "Growth",

@@ -11,7 +11,9 @@ Names are loaded on first use, because pytest imports `pytest_plugin` in every r
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from llmstream.simulator import (
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         Turn,
         VendorLimits,
     )
+    from llmstream.simulator.recording import record
     from llmstream.testing.cassettes import Cassette, CassetteWarning, UnrecordedRequest, cassette
     from llmstream.testing.clock import VirtualClock
     from llmstream.testing.conformance import assert_dialect_conforms, check_stream, cuts, decode_body
@@ -42,18 +45,17 @@ if TYPE_CHECKING:
         FaultServer,
         Flood,
         Step,
+        Stepwise,
         Trickle,
         answered,
         chaos,
         chunked,
+        comparable,
         gzipped,
         head,
     )
-    from llmstream.testing.in_thread import in_thread
     from llmstream.testing.leaks import no_leaks
-    from llmstream.testing.recorder import record
     from llmstream.testing.scripted import ScriptedModel, UnscriptedRequest
-    from llmstream.testing.stepwise import Stepwise, comparable
     from llmstream.transport.egress import requests_forbidden
 
 _MODULES = {
@@ -64,12 +66,12 @@ _MODULES = {
     "llmstream.testing.cassettes": "Cassette CassetteWarning UnrecordedRequest cassette",
     "llmstream.testing.clock": "VirtualClock",
     "llmstream.testing.conformance": "assert_dialect_conforms check_stream cuts decode_body",
-    "llmstream.testing.faults": "Chaos Do FaultServer Flood Step Trickle answered chaos chunked gzipped head",
-    "llmstream.testing.in_thread": "in_thread",
+    "llmstream.testing.faults": (
+        "Chaos Do FaultServer Flood Step Stepwise Trickle answered chaos chunked comparable gzipped head"
+    ),
     "llmstream.testing.leaks": "no_leaks",
-    "llmstream.testing.recorder": "record",
+    "llmstream.simulator.recording": "record",
     "llmstream.testing.scripted": "ScriptedModel UnscriptedRequest",
-    "llmstream.testing.stepwise": "Stepwise comparable",
     "llmstream.transport.egress": "requests_forbidden",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -121,6 +123,23 @@ __all__ = [
     "record",
     "requests_forbidden",
 ]
+
+
+_T = TypeVar("_T")
+
+
+@contextmanager
+def in_thread(server: AbstractAsyncContextManager[_T]) -> Iterator[_T]:
+    """Enters an async context manager in a thread: `with in_thread(Simulator(script)) as simulator:`.
+
+    The thread has an event loop of its own, for tests that are not async.
+
+    server: a server on a port, so that its clients may be in any thread
+    """
+    from anyio.from_thread import start_blocking_portal
+
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(server) as entered:
+        yield entered
 
 
 def __getattr__(name: str) -> Any:

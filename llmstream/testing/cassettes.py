@@ -19,6 +19,7 @@ from llmstream.events import Event, Finish, ReasoningDelta, TextDelta, ToolInput
 from llmstream.middleware.caching.form import Answer, Times, play, speed_of
 from llmstream.middleware.wrapping import Ask, MiddlewareOpener
 from llmstream.request import Request
+from llmstream.simulator.recording import overwritten
 from llmstream.streams.call import Call
 from llmstream.streams.model import OVER_HTTP, Model, intercepted
 from llmstream.streams.options import Options
@@ -30,7 +31,6 @@ from llmstream.testing.cassette_file import (
     shown_request,
     write_cassette,
 )
-from llmstream.testing.recorder import overwritten
 
 __all__ = ["Cassette", "CassetteMode", "CassetteWarning", "UnrecordedRequest", "cassette"]
 

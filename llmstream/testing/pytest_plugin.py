@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from llmstream.testing import in_thread
+
 if TYPE_CHECKING:
     from llmstream.simulator import ScriptLike, Simulator
     from llmstream.testing.cassettes import Cassette
@@ -161,8 +163,6 @@ def _beside(test: Callable[..., Any], contexts: list[tuple[int, _Context]]) -> C
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
-        from llmstream.testing.in_thread import in_thread
-
         with ExitStack() as stack:
             for _, server in contexts:
                 stack.enter_context(in_thread(server))  # type: ignore[arg-type]  # servers are async

@@ -5,7 +5,6 @@ Read `tool.py` for `@tool` and the execution of one call, `toolset.py` for the t
 """
 
 from llmstream.tools.approval import Approve, Approver, Deny, PendingCall, Run, Settled, Verdict, Wait
-from llmstream.tools.context import ToolContext
 from llmstream.tools.outcome import (
     ToolCallStatus,
     ToolOutcome,
@@ -14,6 +13,7 @@ from llmstream.tools.outcome import (
     render_statuses,
 )
 from llmstream.tools.runner import ApprovalGate, CallEvent, CallRunner, Ended, Progress, run_call, run_calls
+from llmstream.tools.signature import ToolContext
 from llmstream.tools.tool import AnyTool, ContextOf, LiveTools, Tool, tool, tool_from_function
 from llmstream.tools.toolset import ToolSet
 

@@ -50,8 +50,8 @@ from llmstream.tools.approval import (
     asked,
     denied,
 )
-from llmstream.tools.context import ToolContext
 from llmstream.tools.outcome import CANCELLED, ToolCallStatus, ToolOutcome
+from llmstream.tools.signature import ToolContext
 from llmstream.tools.tool import AnyTool, ContextOf
 from llmstream.tools.toolset import ToolSet
 

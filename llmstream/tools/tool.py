@@ -23,9 +23,8 @@ import msgspec
 from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest, InvalidToolInput, ToolTimeout
 from llmstream.request import ProviderTool, ToolSpec
-from llmstream.tools.context import ToolContext
 from llmstream.tools.outcome import MAX_RESULT_BYTES, MAX_RESULT_CHARS, ToolOutcome
-from llmstream.tools.signature import Signature, describe, object_text, takes
+from llmstream.tools.signature import Signature, ToolContext, describe, object_text, takes
 
 __all__ = [
     "AnyTool",

@@ -17,8 +17,7 @@ from llmstream.chats.content import ToolCall, own_values
 from llmstream.errors import InvalidRequest, InvalidToolInput, ToolError, UnknownTool
 from llmstream.request import ProviderTool, ToolSpec
 from llmstream.tools.approval import Approve
-from llmstream.tools.context import ToolContext
-from llmstream.tools.signature import object_text, takes
+from llmstream.tools.signature import ToolContext, object_text, takes
 from llmstream.tools.tool import AnyTool, ContextOf, LiveTools, MethodTool, Tool, tool_from_function
 
 __all__ = ["ToolSet", "unreadable_input"]

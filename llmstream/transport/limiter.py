@@ -8,8 +8,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from llmstream.errors import InvalidRequest
-from llmstream.transport.pacing import Cost, Grant, Granter, Pacer, Scheduler, Sizes
-from llmstream.transport.rate_headers import KINDS, rate_states, vendor_time
+from llmstream.transport.pacing import (
+    KINDS,
+    Cost,
+    Grant,
+    Granter,
+    Pacer,
+    Scheduler,
+    Sizes,
+    rate_states,
+    vendor_time,
+)
 from llmstream.usage import MOST_TOKENS
 
 if TYPE_CHECKING:

@@ -16,10 +16,9 @@ import msgspec
 
 from llmstream.agent.nested import nested_event, shown_ids
 from llmstream.agent.suspension import Suspension
-from llmstream.chats.cards import Card
 from llmstream.chats.content import OWN_KEY, outcome_mark, outcome_of, own_values
 from llmstream.chats.content import ToolResult as ChatResult
-from llmstream.chats.ui_form import json_value
+from llmstream.chats.ui_form import Card, json_value
 from llmstream.events import (
     Custom,
     Event,

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from llmstream import private_sqlite
 from llmstream.errors import InvalidRequest
+from llmstream.files import IN_MEMORY, connect_sqlite, transaction
 from llmstream.first_use import make_decoder
 
 __all__ = ["Conversation", "ConversationStore", "Decision", "Summary", "Turn", "TurnView", "View"]
@@ -169,7 +169,7 @@ class ConversationStore:
         raises: InvalidRequest as `get`; what `change` raises
         """
         # Read and written in one transaction: two pages change the same conversation one after the other.
-        with private_sqlite.transaction(self._db):
+        with transaction(self._db):
             conversation = self.get(conversation_id)
             change(conversation)
             conversation.version += 1
@@ -182,7 +182,7 @@ class ConversationStore:
 
 
 def _opened(path: str | os.PathLike[str] | None) -> sqlite3.Connection:
-    database = private_sqlite.connect(private_sqlite.IN_MEMORY if path is None else path, busy_s=5.0)
+    database = connect_sqlite(IN_MEMORY if path is None else path, busy_s=5.0)
     try:
         # In WAL mode a power failure may undo the last commits, and damages nothing.
         database.execute("pragma synchronous = normal")

@@ -388,12 +388,12 @@ async def test_odd_digest_is_altered_suspension(digest: str) -> None:
 
 
 async def test_expired_claims_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    from llmstream.agent import resumption
+    from llmstream.agent import suspension
 
     monkeypatch.setattr(
-        resumption, "_claimed", {f"old{n}": 1.0 for n in range(2000)} | {"open": float("inf")}
+        suspension, "_claimed", {f"old{n}": 1.0 for n in range(2000)} | {"open": float("inf")}
     )
-    monkeypatch.setattr(resumption, "_next_look", 1000)
+    monkeypatch.setattr(suspension, "_next_look", 1000)
     agent = ls.Agent(ScriptedModel(Turn(calls=(Call("ext"),)), "Done."), tools=[spec("ext")])
     run = agent.stream("Go.")
     await run.collect()
@@ -401,4 +401,4 @@ async def test_expired_claims_are_dropped(monkeypatch: pytest.MonkeyPatch) -> No
     await agent.resume(
         run.suspended, {}, results=[ToolResult(run.suspended.pending[0].call_id, "one")]
     ).collect()
-    assert set(resumption._claimed) == {"open", run.suspended.id}
+    assert set(suspension._claimed) == {"open", run.suspended.id}

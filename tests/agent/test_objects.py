@@ -11,7 +11,7 @@ import llmstream as ls
 from llmstream.providers.base import Provider
 from llmstream.providers.registry import find_provider
 from llmstream.simulator import Call, Cut, Simulator, Turn
-from llmstream.structured.output import OutputMode
+from llmstream.structured import OutputMode
 from llmstream.testing import ScriptedModel
 from llmstream.transport.sessions import close_session
 

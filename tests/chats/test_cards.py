@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from llmstream.chats.cards import Card, cards_of, with_cards
 from llmstream.chats.content import Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
+from llmstream.chats.ui_form import Card, cards_of, with_cards
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request, ToolSpec
 from llmstream.ui import vercel

@@ -18,7 +18,6 @@ ORDER = [
     "content",
     "markdown",
     "message",
-    "cards",
     "transcript",
     "openai_form",
     "ui_form",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmstream.chats import Audio, Document, Image, Text
-from llmstream.cli.attachments import attached
+from llmstream.cli.arguments import attached
 from llmstream.errors import InvalidRequest
 
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from llmstream.cli import demo, main
-from llmstream.cli.demo_tools import DEMO_TOOLS, clock, weather
-from llmstream.cli.dialects import SIMULATED
+from llmstream.cli.config import SIMULATED
+from llmstream.cli.tool_sources import DEMO_TOOLS, clock, weather
 from llmstream.simulator import Pace
 
 

@@ -10,7 +10,7 @@ import types
 import pytest
 
 from llmstream.cli import main
-from llmstream.cli.key_store import api_key_for
+from llmstream.cli.keys import api_key_for
 from llmstream.simulator import Script, Turn
 
 SECRET = "sk-very-secret-1234567890"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from llmstream import errors
-from llmstream.cli.dialects import wire_of
+from llmstream.cli.config import wire_of
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.grammar import check
 from llmstream.server_side.wires import server_side

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llmstream.cli.dialects import wire_of
+from llmstream.cli.config import wire_of
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.media import Base64Pieces

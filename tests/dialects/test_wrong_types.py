@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llmstream.cli.dialects import wire_of
+from llmstream.cli.config import wire_of
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.events import Event, TextDelta
 

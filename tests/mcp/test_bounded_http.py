@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 import llmstream as ls
-from llmstream.mcp import connecting, mcp_tools
-from llmstream.mcp.limits import bounded_client
+from llmstream.mcp import mcp_tools
+from llmstream.mcp.transports import bounded_client
 
 httpx2 = pytest.importorskip("httpx2", reason="mcp is not installed (extra: test)")
 
@@ -56,7 +56,7 @@ async def test_a_compressed_answer_is_refused(serve: Any) -> None:
 
 
 async def test_session_with_bad_server_fails_typed(serve: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(connecting, "bounded_client", partial(bounded_client, max_bytes=1_000_000))
+    monkeypatch.setattr("llmstream.mcp.bounded_client", partial(bounded_client, max_bytes=1_000_000))
     url = await serve(answering("application/json", 100_000, []))
     with pytest.raises(ls.LLMStreamError):
         async with mcp_tools(url=url, connect_timeout_s=20):

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("mcp", reason="mcp is not installed (extra: mcp)")
 
 from llmstream.mcp import mcp_tools
-from llmstream.mcp.limits import MAX_ITEMS, within_cap
+from llmstream.mcp.transports import MAX_ITEMS, within_cap
 
 SERVER = """
 import json, sys

@@ -20,8 +20,8 @@ from llmstream.tools import run_call
 
 pytest.importorskip("mcp", reason="mcp is not installed (extra: mcp)")
 
-from llmstream.mcp import connecting, mcp_tools, stdio
-from llmstream.mcp.stdio import StdioServer, read_json
+from llmstream.mcp import mcp_tools, transports
+from llmstream.mcp.transports import StdioServer, read_json
 
 CAP = 1_000_000
 
@@ -93,7 +93,7 @@ def mark(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "_EXIT_S", 0.3)
+    monkeypatch.setattr(transports, "_EXIT_S", 0.3)
 
 
 def server(how: str, mark: Path, **options: Any) -> Any:
@@ -102,7 +102,7 @@ def server(how: str, mark: Path, **options: Any) -> Any:
 
 @pytest.fixture
 def capped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connecting, "StdioServer", partial(StdioServer, max_bytes=CAP))
+    monkeypatch.setattr("llmstream.mcp.StdioServer", partial(StdioServer, max_bytes=CAP))
 
 
 def is_gone(mark: Path) -> bool:

@@ -12,9 +12,9 @@ from llmstream.chats.content import Image, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.openai_chat import OpenAIChat
-from llmstream.dialects.quirks import changed
 from llmstream.errors import Unsupported
 from llmstream.events import Event, Finish, ReasoningDelta, TextDelta, UnsupportedSetting
+from llmstream.model_rules import changed
 from llmstream.providers.registry import all_providers, find_provider
 from llmstream.request import NamedTool, Request, ResponseFormat, Settings, ToolSpec
 from llmstream.request import ReasoningOptions as Thinking

@@ -9,8 +9,7 @@ import pytest
 
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest, HttpResponse
-from llmstream.server_side.catalogue import count_request
-from llmstream.server_side.routing import default_dialects
+from llmstream.server_side.routing import count_request, default_dialects
 from llmstream.server_side.wires import server_side
 from llmstream.simulator.timeline import tokens_of
 

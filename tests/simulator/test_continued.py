@@ -24,7 +24,7 @@ from llmstream.events import (
 )
 from llmstream.request import Request
 from llmstream.simulator import Call, Continue, Cut, Refuse, Script, Simulator, Turn
-from llmstream.simulator.continued import ContinuedAnswers
+from llmstream.simulator.stored import ContinuedAnswers
 
 ASKED = Request(model="m", messages=(Message.user("How is it?"),))
 NOW = None

@@ -11,8 +11,7 @@ from aiohttp import web
 
 import llmstream as ls
 from llmstream.transport import download as module
-from llmstream.transport.download import Downloaded, download
-from llmstream.transport.public_addresses import DownloadLimits
+from llmstream.transport.download import Downloaded, DownloadLimits, download
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(200)
 HERE = DownloadLimits(allow_private=True, allow_http=True, max_bytes=1000, total_s=5)

@@ -6,9 +6,8 @@ import pytest
 
 import llmstream as ls
 from llmstream.exchange import HttpRequest
-from llmstream.transport.download import download
+from llmstream.transport.download import DownloadLimits, download
 from llmstream.transport.egress import check_may_leave, requests_forbidden
-from llmstream.transport.public_addresses import DownloadLimits
 from llmstream.transport.websocket import connect
 
 

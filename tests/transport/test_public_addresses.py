@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.transport.public_addresses import DownloadLimits, refused_address, refused_url
+from llmstream.transport.download import DownloadLimits, refused_address, refused_url
 
 REFUSED_URLS = [
     # other schemes, or none

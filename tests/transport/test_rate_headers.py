@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.transport.rate_headers import RateState, rate_states, vendor_time
+from llmstream.transport.pacing import RateState, rate_states, vendor_time
 
 NOW = 1_800_000_000.0
 

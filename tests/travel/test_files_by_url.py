@@ -9,7 +9,7 @@ from aiohttp import web
 
 import llmstream as ls
 from llmstream.chats import Audio, Document, Image, Message, ToolCall, ToolResult
-from llmstream.cli.dialects import wire_of
+from llmstream.cli.config import wire_of
 from llmstream.dialects.base import DIALECTS
 from llmstream.request import Request, ToolSpec
 from llmstream.server_side.wires import server_side

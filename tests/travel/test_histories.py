@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from llmstream.chats import Chat, Custom, File, Image, Message, Reasoning, Source, Text, ToolCall, ToolResult
-from llmstream.cli.dialects import Wire, wire_of
+from llmstream.cli.config import Wire, wire_of
 from llmstream.dialects.base import DIALECTS
 from llmstream.dialects.history_parts import FOREIGN_REASONING
 from llmstream.events import (

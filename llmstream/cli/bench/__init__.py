@@ -41,7 +41,7 @@ from llmstream.cli.bench.report import (
 )
 from llmstream.cli.config import MODEL_HELP, checked_model, default_model
 from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS
-from llmstream.cli.key_store import api_key_for
+from llmstream.cli.keys import api_key_for
 from llmstream.cli.terminal import on_signals, print_message, typed, uncancel
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.exchange import public_address

@@ -17,7 +17,7 @@ from llmstream.batches.apis import api_of
 from llmstream.cli.arguments import REASONING_HELP, count, decimal, effort, natural, read_schema, shard
 from llmstream.cli.config import MODEL_HELP, checked_model, default_model
 from llmstream.cli.errors import SUCCESS
-from llmstream.cli.key_store import api_key_for
+from llmstream.cli.keys import api_key_for
 from llmstream.cli.map.job import Job, execute
 from llmstream.cli.map.progress import Survey, amount, answer_tokens, estimate_lines, surveyed
 from llmstream.cli.map.rows import FORMATS, Source

@@ -19,7 +19,7 @@ import msgspec
 from llmstream.batches.apis import BatchApi, api_of
 from llmstream.batches.batch_map import BatchMap, MapPlan
 from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS, USAGE, error_message, exit_status
-from llmstream.cli.key_store import api_key_for
+from llmstream.cli.keys import api_key_for
 from llmstream.cli.map.progress import Display, Survey, amount, duration, failures
 from llmstream.cli.map.rows import BadRow, Source, in_background
 from llmstream.cli.terminal import on_signals, print_message, uncancel, write_bytes

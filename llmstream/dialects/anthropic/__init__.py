@@ -18,9 +18,9 @@ from llmstream.dialects.anthropic.request import dropping_bound_thinking, encode
 from llmstream.dialects.anthropic.wire import invoke_frame, invoke_frames
 from llmstream.dialects.aws import answer_error
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
-from llmstream.dialects.complete_answers import as_data, on_one_line, status_of
 from llmstream.dialects.decoder import Framing
 from llmstream.dialects.errors import vendor_error
+from llmstream.dialects.json_text import as_data, on_one_line, status_of
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
 from llmstream.errors import LLMStreamError
 from llmstream.exchange import HttpRequest

@@ -13,7 +13,6 @@ from llmstream.dialects.anthropic.messages import Conversation, blocks_of
 from llmstream.dialects.anthropic.quirks import Quirks
 from llmstream.dialects.anthropic.wire import KEY
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.claude import NO_BARE_JSON, encode_thinking, fitting_cap
 from llmstream.dialects.history_parts import keep_last_marks
 from llmstream.dialects.requests import (
     Field,
@@ -28,7 +27,15 @@ from llmstream.dialects.requests import (
 from llmstream.dialects.schemas import claude_strict_schema
 from llmstream.errors import BadRequest, LLMStreamError
 from llmstream.exchange import HttpRequest
-from llmstream.model_rules.claude import CLAUDE, NO_SAMPLING_SINCE, ClaudeRules, sampling_refusal
+from llmstream.model_rules.claude import (
+    CLAUDE,
+    NO_BARE_JSON,
+    NO_SAMPLING_SINCE,
+    ClaudeRules,
+    encode_thinking,
+    fitting_cap,
+    sampling_refusal,
+)
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
 __all__ = ["FIELDS", "betas_of_tools", "dropping_bound_thinking", "encode_request"]

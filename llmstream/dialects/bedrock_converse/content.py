@@ -13,12 +13,11 @@ import msgspec
 from llmstream.chats.content import Audio, Document, File, Image, ToolResult
 from llmstream.dialects.bedrock_converse.quirks import Traits
 from llmstream.dialects.bedrock_converse.wire import KEY
-from llmstream.dialects.claude import encode_thinking, fitting_cap
 from llmstream.dialects.history_parts import result_text
 from llmstream.dialects.media import image_type, read_data_uri
 from llmstream.errors import Unsupported
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
-from llmstream.model_rules.claude import CLAUDE
+from llmstream.model_rules.claude import CLAUDE, encode_thinking, fitting_cap
 from llmstream.request import Request
 
 __all__ = [

@@ -26,8 +26,8 @@ from llmstream.dialects.bedrock_converse.wire import (
     source_of_citation,
 )
 from llmstream.dialects.blocks import Block, Blocks
-from llmstream.dialects.complete_answers import encoded_json, json_object
 from llmstream.dialects.decoder import UNREADABLE, PayloadDecoder
+from llmstream.dialects.json_text import encoded_json, json_object
 from llmstream.dialects.payload_size import held_size, most_held
 from llmstream.dialects.wire_values import objects_in
 from llmstream.errors import LimitExceeded, LLMStreamError

@@ -14,7 +14,6 @@ from llmstream.dialects.bedrock_converse.content import ReasoningPlan, encode_re
 from llmstream.dialects.bedrock_converse.messages import Conversation
 from llmstream.dialects.bedrock_converse.quirks import Traits, traits
 from llmstream.dialects.bedrock_converse.wire import KEY
-from llmstream.dialects.claude import NO_BARE_JSON
 from llmstream.dialects.history_parts import MAX_MARKS, too_many_marks
 from llmstream.dialects.requests import (
     Field,
@@ -27,7 +26,7 @@ from llmstream.dialects.requests import (
 from llmstream.dialects.schemas import claude_strict_schema
 from llmstream.errors import InvalidRequest
 from llmstream.events import UnsupportedTool
-from llmstream.model_rules.claude import CLAUDE, sampling_refusal
+from llmstream.model_rules.claude import CLAUDE, NO_BARE_JSON, sampling_refusal
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
 __all__ = ["CACHE_POINT", "FIELDS", "SYSTEM_TOOL", "encode_request", "model_of"]

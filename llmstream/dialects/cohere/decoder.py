@@ -21,10 +21,17 @@ from llmstream.dialects.cohere.wire import (
     finish_reason,
     read_usage,
 )
-from llmstream.dialects.complete_answers import as_data, encoded_json, json_object, on_one_line
 from llmstream.dialects.decoder import UNREADABLE, PayloadDecoder
 from llmstream.dialects.errors import error_from_value
-from llmstream.dialects.json_text import encodable_value, is_json, without_lone_surrogates
+from llmstream.dialects.json_text import (
+    as_data,
+    encodable_value,
+    encoded_json,
+    is_json,
+    json_object,
+    on_one_line,
+    without_lone_surrogates,
+)
 from llmstream.dialects.payload_size import most_held
 from llmstream.dialects.tool_calls import as_id, json_text, mint_call_id
 from llmstream.dialects.wire_values import UsageCounts

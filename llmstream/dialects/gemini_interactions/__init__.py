@@ -13,12 +13,12 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, Place, StreamLimits
-from llmstream.dialects.complete_answers import as_data, on_one_line, status_of
 from llmstream.dialects.gemini_interactions.decoder import BEGINNINGS, InteractionsDecoder
 from llmstream.dialects.gemini_interactions.request import encode_request
 from llmstream.dialects.gemini_interactions.wire import CONTINUATION, KEY
 from llmstream.dialects.google import facts_of, wants_continuation, with_options, without_option
 from llmstream.dialects.history_parts import mint_call_id
+from llmstream.dialects.json_text import as_data, on_one_line, status_of
 from llmstream.dialects.media import is_at_google
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.requests import options_of

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, StreamLimits
-from llmstream.dialects.complete_answers import as_data, on_one_line
 from llmstream.dialects.errors import vendor_error
+from llmstream.dialects.json_text import as_data, on_one_line
 from llmstream.dialects.mistral.decoder import MistralDecoder
 from llmstream.dialects.mistral.request import accepts_url, encode_request
 from llmstream.dialects.mistral.wire import places

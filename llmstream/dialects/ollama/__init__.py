@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
-from llmstream.dialects.complete_answers import on_one_line
+from llmstream.dialects.json_text import on_one_line
 from llmstream.dialects.model_facts import ModelPage
 from llmstream.dialects.ollama.decoder import OllamaDecoder
 from llmstream.dialects.ollama.request import encode_request, is_inline

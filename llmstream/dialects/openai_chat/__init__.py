@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
-from llmstream.dialects.complete_answers import as_data, on_one_line
+from llmstream.dialects.json_text import as_data, on_one_line
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.openai_chat.decoder import OpenAIChatDecoder
 from llmstream.dialects.openai_chat.messages import accepts_url

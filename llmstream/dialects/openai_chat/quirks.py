@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Union
 
 import msgspec
 
-from llmstream.dialects.quirks import CACHED_MODELS, Change, ModelQuirks, change, changed, changes_for
 from llmstream.events import FinishReason
+from llmstream.model_rules import CACHED_MODELS, Change, ModelQuirks, change, changed, changes_for
 
 if TYPE_CHECKING:
     from llmstream.model_rules.open_models import OpenModelRules

@@ -1,8 +1,8 @@
 """The `openai-responses` dialect: the Responses API, as OpenAI and a dozen other servers speak it.
 
-Reading: `wire.py` has the shapes; `decoder.py` reads the response, `prose_items.py` its messages and
-reasoning, `call_items.py` its calls, over the state in `open_items.py`. Writing: `request.py`,
-`messages.py`, `content.py`. Background responses, which are stored and read over several bodies:
+Reading: `wire.py` has the shapes; `decoder.py` reads the response, `prose_items.py` its items with
+their messages and reasoning, `call_items.py` their calls. Writing: `request.py`, `messages.py`,
+`content.py`. Background responses, which are stored and read over several bodies:
 `background.py`. Over a WebSocket: `sockets.py`. What servers do differently is data: `quirks.py`. The
 server side is `server_side/wires/openai_responses`.
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
-from llmstream.dialects.complete_answers import as_data, on_one_line, status_of
+from llmstream.dialects.json_text import as_data, on_one_line, status_of
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
 from llmstream.dialects.openai_responses.background import ResponsesBackground
 from llmstream.dialects.openai_responses.content import accepts_url

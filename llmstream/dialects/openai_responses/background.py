@@ -13,7 +13,7 @@ import msgspec
 from llmstream.dialects.base import Position, StreamLimits
 from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.openai_responses.decoder import ResponseReader
-from llmstream.dialects.openai_responses.open_items import OpenItem
+from llmstream.dialects.openai_responses.prose_items import OpenItem
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.wire import KEY, WireEvent
 from llmstream.dialects.requests import options_of

@@ -20,8 +20,14 @@ from llmstream.dialects.openai_responses.items import (
     tool_name_of,
     wrapped_calls,
 )
-from llmstream.dialects.openai_responses.open_items import INPUT, OpenItem, OpenItems, Slot
-from llmstream.dialects.openai_responses.prose_items import Messages, Sources
+from llmstream.dialects.openai_responses.prose_items import (
+    INPUT,
+    Messages,
+    OpenItem,
+    OpenItems,
+    Slot,
+    Sources,
+)
 from llmstream.dialects.openai_responses.wire import KEY, WireEvent, extras_of, listed_sources
 from llmstream.dialects.payload_size import utf8_size
 from llmstream.errors import LimitExceeded

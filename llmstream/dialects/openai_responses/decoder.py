@@ -15,11 +15,12 @@ from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.media import Base64Pieces, audio_type
 from llmstream.dialects.openai_responses.call_items import CALL_EVENTS, Calls
 from llmstream.dialects.openai_responses.items import RESULT_ITEMS, is_call_item
-from llmstream.dialects.openai_responses.open_items import OpenItem, OpenItems
 from llmstream.dialects.openai_responses.prose_items import (
     MESSAGE_EVENTS,
     REASONING_EVENTS,
     Messages,
+    OpenItem,
+    OpenItems,
     ReasoningItems,
     Sources,
 )

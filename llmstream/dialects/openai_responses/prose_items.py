@@ -1,15 +1,19 @@
-"""Maps messages and reasoning of a response to blocks: text, refusals, summaries, and sources of a text."""
+"""The output items of a response while it streams; messages and reasoning become blocks.
+
+An item knows what of it has been emitted. Blocks are text, refusals and summaries, with the sources of a
+text. Calls are in `call_items.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from llmstream.dialects.decoder import PayloadDecoder
-from llmstream.dialects.openai_responses.open_items import OpenItem, OpenItems, Slot
 from llmstream.dialects.openai_responses.wire import KEY, LISTED, WireEvent, extras_of, source_of
 from llmstream.dialects.payload_size import held_size
 from llmstream.dialects.wire_values import objects_in
+from llmstream.errors import LimitExceeded
 from llmstream.events import (
     ReasoningDelta,
     ReasoningEnd,
@@ -19,8 +23,146 @@ from llmstream.events import (
     TextEnd,
     TextStart,
 )
+from llmstream.unique_ids import UniqueIds
 
-__all__ = ["MESSAGE_EVENTS", "REASONING_EVENTS", "Messages", "ReasoningItems", "Sources"]
+__all__ = [
+    "INPUT",
+    "MESSAGE_EVENTS",
+    "REASONING_EVENTS",
+    "Messages",
+    "OpenItem",
+    "OpenItems",
+    "ReasoningItems",
+    "Slot",
+    "Sources",
+]
+
+
+# Items, with the emitted part of each.
+
+# A piece of an item: ("summary" | "content" | "command", its index).
+Slot: TypeAlias = tuple[str, Any]
+
+# Added to `given` of a call after the wire has sent its complete input.
+INPUT: Final[Slot] = ("input", 0)
+
+# Memory of a tuple and its index in a CPython set.
+_SLOT_BYTES: Final = 200
+
+
+class OpenItem:
+    """An item, and its emitted part.
+
+    kind:     type of the item, such as "message"
+    wire:     its latest form
+    block:    id of the open text or reasoning, or None
+    call_id:  id of the call whose input has started, or None
+    first_id: the wire's id of that call when its input started
+    slot:     the piece of reasoning that the open block is
+    given:    pieces of which something was emitted
+    parts, counted, size, held: fragments of a tool's input, as in `GrowingInput`
+    compared: the complete input with which they were last compared
+    done:     the wire has closed it
+    ended:    the input of the call has ended (and the call was emitted)
+    """
+
+    __slots__ = (
+        "annotations",
+        "block",
+        "call_id",
+        "compared",
+        "counted",
+        "done",
+        "ended",
+        "first_id",
+        "given",
+        "held",
+        "kind",
+        "logprobs",
+        "parts",
+        "size",
+        "slot",
+        "wire",
+    )
+
+    def __init__(self, wire: dict[str, Any]) -> None:
+        self.kind = str(wire.get("type"))
+        self.wire = wire
+        self.block: str | None = None
+        self.call_id: str | None = None
+        self.first_id: str | None = None
+        self.slot: Slot | None = None
+        self.given: set[Slot] = set()
+        self.parts: list[str] = []
+        self.counted = self.size = self.held = 0
+        self.compared: str | None = None
+        self.annotations: list[dict[str, Any]] = []
+        self.logprobs: list[Any] = []
+        self.done = False
+        self.ended = False
+
+    @property
+    def item_id(self) -> str | None:
+        """The item's own id, which is not the call's."""
+        value = self.wire.get("id")
+        return str(value) if isinstance(value, (str, int)) and value != "" else None
+
+
+class OpenItems:
+    """The items of one response, with ids for what they become.
+
+    reader:   decodes the response
+    by_place: the items, also those that are done: more may come of them. Copilot gives an item a new id
+              in every event, so the place in the output comes first
+    count:    number of items so far
+    """
+
+    def __init__(self, reader: PayloadDecoder[Any]) -> None:
+        self.by_place: dict[Any, OpenItem] = {}
+        self.count = 0
+        self._reader = reader
+        self._by_id: dict[Any, OpenItem] = {}
+        self._ids = UniqueIds(hold=reader.hold)
+
+    def find(self, wire: WireEvent) -> OpenItem | None:
+        """Returns the item that an event names: by its place, else by its id."""
+        if isinstance(wire.output_index, int):
+            return self.by_place.get(wire.output_index)
+        return self._by_id.get(wire.item_id) if isinstance(wire.item_id, str) else None
+
+    def enter(self, wire: WireEvent, item: dict[str, Any]) -> OpenItem:
+        """Adds an item; an earlier one at its place has to be closed before."""
+        place = wire.output_index if isinstance(wire.output_index, int) else ("unplaced", self.count)
+        opened = self.by_place[place] = OpenItem(item)
+        for name in (item.get("id"), wire.item_id):
+            if isinstance(name, str):
+                self._by_id[name] = opened
+        self.count += 1
+        self._reader.hold(self._reader.held_of(item))
+        limit = self._reader.limits.max_blocks
+        if self.count > limit:
+            self._reader.fail(LimitExceeded(f"the response has more than {limit} items"))
+        return opened
+
+    def fresh_id(self, wanted: str) -> str:
+        """Returns an id that no block or call of the response has."""
+        return self._ids.fresh(wanted)
+
+    def origin(self, item: OpenItem) -> dict[str, Any]:
+        """Returns the provider and the id of an item, which goes back to no other provider."""
+        origin: dict[str, Any] = {"provider": self._reader.provider}
+        if (item_id := item.item_id) is not None:
+            origin["item_id"] = item_id
+        return origin
+
+    def note(self, item: OpenItem, slot: Slot) -> None:
+        """Marks a piece as emitted."""
+        if slot not in item.given:
+            item.given.add(slot)
+            self._reader.hold(_SLOT_BYTES)
+
+
+# Messages and reasoning.
 
 # Memory of a place in a CPython set.
 _NAME_BYTES: Final = 64

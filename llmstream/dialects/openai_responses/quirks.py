@@ -8,8 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from llmstream.dialects.quirks import CACHED_MODELS, ModelQuirks, change, changed, changes_for
-from llmstream.model_rules import nearest_effort
+from llmstream.model_rules import CACHED_MODELS, ModelQuirks, change, changed, changes_for, nearest_effort
 
 __all__ = [
     "AnyQuirks",

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 import anyio.to_thread
 
-from llmstream import private_sqlite
+from llmstream.files import connect_sqlite, transaction
 from llmstream.middleware.caching.stores import LEASE_S, Watched
 
 __all__ = ["SQLiteCache"]
@@ -93,7 +93,7 @@ class SQLiteCache:
             now = self._clock()
             self._used[key] = now
             if now - self._flushed > _FLUSH_S:
-                with private_sqlite.transaction(connection):
+                with transaction(connection):
                     self._flush(connection, now)
         return zlib.decompress(found[0])
 
@@ -110,7 +110,7 @@ class SQLiteCache:
 
     def _put(self, connection: sqlite3.Connection, key: str, data: bytes) -> None:
         now = self._clock()
-        with private_sqlite.transaction(connection):
+        with transaction(connection):
             self._flush(connection, now)
             _remove(connection, "key = ?", key)
             connection.execute(
@@ -141,7 +141,7 @@ class SQLiteCache:
 
         def change(connection: sqlite3.Connection) -> bool:
             now = self._clock()
-            with private_sqlite.transaction(connection):
+            with transaction(connection):
                 connection.execute(
                     "delete from parts where key in (select key from claims where until < ?)", (now,)
                 )
@@ -157,7 +157,7 @@ class SQLiteCache:
         """As in `SharedStore`."""
 
         def change(connection: sqlite3.Connection) -> bool:
-            with private_sqlite.transaction(connection):
+            with transaction(connection):
                 renewed = connection.execute(
                     "update claims set until = ? where key = ? and owner = ?",
                     (self._clock() + LEASE_S, key, owner),
@@ -174,7 +174,7 @@ class SQLiteCache:
         """As in `SharedStore`."""
 
         def look(connection: sqlite3.Connection) -> Watched | None:
-            with private_sqlite.transaction(connection, "begin"):
+            with transaction(connection, "begin"):
                 claim = connection.execute(
                     "select owner from claims where key = ? and until >= ?", (key, self._clock())
                 ).fetchone()
@@ -192,7 +192,7 @@ class SQLiteCache:
         """As in `SharedStore`."""
 
         def change(connection: sqlite3.Connection) -> None:
-            with private_sqlite.transaction(connection):
+            with transaction(connection):
                 ended = connection.execute("delete from claims where key = ? and owner = ?", (key, owner))
                 if ended.rowcount == 1:
                     connection.execute("delete from parts where key = ?", (key,))
@@ -222,7 +222,7 @@ def _close(connection: sqlite3.Connection, process: int) -> None:
 
 
 def _opened(path: str | os.PathLike[str]) -> sqlite3.Connection:
-    connection = private_sqlite.connect(path, busy_s=_BUSY_S)
+    connection = connect_sqlite(path, busy_s=_BUSY_S)
     try:
         connection.execute("pragma synchronous = normal")
         connection.execute("pragma temp_store = memory")

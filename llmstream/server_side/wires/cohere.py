@@ -35,7 +35,15 @@ from llmstream.events import (
 from llmstream.events import Source as SourceEvent
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.request import ReasoningOptions, Request, ResponseFormat, Settings, ToolChoice, ToolSpec
-from llmstream.server_side.wires import ServerSide, posts_to
+from llmstream.server_side.wires import (
+    ServerSide,
+    json_object,
+    leave_stream,
+    posts_to,
+    read_function,
+    read_settings,
+    with_rest,
+)
 from llmstream.server_side.wires.errors import error_response
 from llmstream.server_side.wires.event_writer import (
     DONE,
@@ -52,13 +60,6 @@ from llmstream.server_side.wires.event_writer import (
     sse_objects,
 )
 from llmstream.server_side.wires.event_writer import Part as EventPart
-from llmstream.server_side.wires.request_reader import (
-    json_object,
-    leave_stream,
-    read_function,
-    read_settings,
-    with_rest,
-)
 
 __all__ = ["server_side"]
 

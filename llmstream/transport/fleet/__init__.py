@@ -15,8 +15,7 @@ from functools import partial
 from llmstream.addresses import is_redis, shown, sqlite_path
 from llmstream.errors import InvalidRequest
 from llmstream.transport.fleet.member import LimitStore, Member, OnLoss
-from llmstream.transport.pacing import Cost, Grant, Sizes
-from llmstream.transport.rate_headers import RateState
+from llmstream.transport.pacing import Cost, Grant, RateState, Sizes
 
 __all__ = ["Fleet", "LimitStore", "Member", "OnLoss", "store_at"]
 

@@ -33,8 +33,16 @@ from llmstream.transport.fleet.rules import (
     Refused,
     Release,
 )
-from llmstream.transport.pacing import Cost, Grant, Pacer, Sizes, report_cut, unmodelled_pause_s
-from llmstream.transport.rate_headers import KINDS, RateState
+from llmstream.transport.pacing import (
+    KINDS,
+    Cost,
+    Grant,
+    Pacer,
+    RateState,
+    Sizes,
+    report_cut,
+    unmodelled_pause_s,
+)
 
 __all__ = ["LimitStore", "Member", "OnLoss"]
 

@@ -20,8 +20,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from llmstream import private_sqlite
 from llmstream.errors import LimitsUnavailable
+from llmstream.files import connect_sqlite, machine_time, transaction
 from llmstream.transport.fleet.rules import Answer, Batch, State, Waiting, apply
 
 __all__ = ["SQLiteLimits", "SQLiteLine", "connect_limits"]
@@ -79,7 +79,7 @@ class SQLiteLimits:
         path: str | os.PathLike[str],
         name: str,
         *,
-        clock: Callable[[], float] = private_sqlite.machine_time,
+        clock: Callable[[], float] = machine_time,
     ) -> None:
         self._path = Path(path)
         self._name = name
@@ -96,7 +96,7 @@ class SQLiteLimits:
         return await self._run(lambda connection: self._apply(connection, batch))
 
     def _apply(self, connection: sqlite3.Connection, batch: Batch) -> Answer:
-        with private_sqlite.transaction(connection):
+        with transaction(connection):
             # Read inside the lock: after waiting for it, the time must not be older than the file's.
             now = self._clock()
             row = connection.execute(_GET, (self._name, _STATE)).fetchone()
@@ -226,7 +226,7 @@ def _after_restart(state: State, now: float) -> State:
 
 def connect_limits(path: str | os.PathLike[str]) -> sqlite3.Connection:
     """Opens a file of limits, and creates it and its tables if missing."""
-    connection = private_sqlite.connect(path, busy_s=_BUSY_S)
+    connection = connect_sqlite(path, busy_s=_BUSY_S)
     try:
         # Data lost in a power failure would be void after it anyway.
         connection.execute("pragma synchronous = off")

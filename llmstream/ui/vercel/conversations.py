@@ -18,6 +18,7 @@ from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest
 from llmstream.events import Finish
+from llmstream.files import connect_sqlite
 from llmstream.first_use import prepared
 from llmstream.tools.approval import Approve, Deny, PendingCall
 
@@ -223,9 +224,7 @@ class SQLiteConversations:
 
 
 def _connection(path: str) -> sqlite3.Connection:
-    from llmstream import private_sqlite  # not every Python has sqlite3
-
-    connection = private_sqlite.connect(path, busy_s=_BUSY_S)
+    connection = connect_sqlite(path, busy_s=_BUSY_S)
     try:
         connection.execute(_TABLE)
     except BaseException:

@@ -21,7 +21,6 @@ from llmstream.accumulate.blocks import result_part
 from llmstream.agent.history import open_calls, settled
 from llmstream.agent.nested import shown_ids
 from llmstream.agent.suspension import Suspension
-from llmstream.chats.cards import Card, cards_of, with_cards
 from llmstream.chats.content import (
     CANCELLED,
     File,
@@ -35,7 +34,7 @@ from llmstream.chats.content import (
 from llmstream.chats.content import ToolCall as CallPart
 from llmstream.chats.content import ToolResult as ResultPart
 from llmstream.chats.message import Message, Role
-from llmstream.chats.ui_form import output_value, to_ui
+from llmstream.chats.ui_form import Card, cards_of, output_value, to_ui, with_cards
 from llmstream.events import (
     Custom,
     Event,

@@ -11,9 +11,9 @@ import msgspec
 
 from llmstream.agent.nested import shown_ids
 from llmstream.agent.suspension import Suspension
-from llmstream.chats.cards import Card, cards_of, with_cards
 from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message, Role
+from llmstream.chats.ui_form import Card, cards_of, with_cards
 from llmstream.tools.approval import Approve, Deny, PendingCall
 from llmstream.ui.vercel.conversations import Conversation
 from llmstream.ui.vercel.history import last_response, without_placeholders

@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from llmstream.cli.dialects import wire_of
+from llmstream.cli.config import wire_of
 from llmstream.dialects.openai_chat import Quirks, ReasoningQuirks, UsageQuirks
 from llmstream.errors import BadRequest
 from llmstream.events import encode

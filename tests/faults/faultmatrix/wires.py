@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import llmstream as ls
-from llmstream.cli.dialects import INVENTORS, wire_of
+from llmstream.cli.config import INVENTORS, wire_of
 from llmstream.dialects.base import DIALECTS, Dialect
 from llmstream.errors import ErrorInfo
 from llmstream.events import (

@@ -7,7 +7,7 @@ import pytest
 from llmstream.dialects.requests import Field
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
-from llmstream.server_side.wires.request_reader import (
+from llmstream.server_side.wires import (
     json_object,
     leave_stream,
     read_function,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from llmstream.private_sqlite import IN_MEMORY
+from llmstream.files import IN_MEMORY
 from llmstream.transport.fleet import rules
 from llmstream.transport.fleet.redis import RedisLimits
 from llmstream.transport.fleet.rules import (

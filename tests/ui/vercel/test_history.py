@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from llmstream.chats import Message, Reasoning, Text, ToolCall, ToolResult
-from llmstream.chats.cards import Card, cards_of
 from llmstream.chats.content import outcome_mark
+from llmstream.chats.ui_form import Card, cards_of
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,

@@ -36,8 +36,8 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
+from llmstream.server_side.wires import checked_settings, read_function
 from llmstream.server_side.wires.errors import google_refusal as refusal
-from llmstream.server_side.wires.request_reader import checked_settings, read_function
 
 __all__ = ["decode_request"]
 

@@ -34,8 +34,8 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
+from llmstream.server_side.wires import leave_stream, read_function, read_settings, with_rest
 from llmstream.server_side.wires.mistral.writer import misordered, refused, unfit
-from llmstream.server_side.wires.request_reader import leave_stream, read_function, read_settings, with_rest
 
 __all__ = ["decode_request"]
 

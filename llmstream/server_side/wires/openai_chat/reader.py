@@ -36,15 +36,15 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
-from llmstream.server_side.wires.errors import check_effort, out_of_range, wrong_type
-from llmstream.server_side.wires.errors import openai_refusal as refused
-from llmstream.server_side.wires.request_reader import (
+from llmstream.server_side.wires import (
     json_object,
     leave_stream,
     read_function,
     read_settings,
     with_rest,
 )
+from llmstream.server_side.wires.errors import check_effort, out_of_range, wrong_type
+from llmstream.server_side.wires.errors import openai_refusal as refused
 
 __all__ = [
     "check_model",

@@ -42,6 +42,7 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
+from llmstream.server_side.wires import json_object, read_function, read_settings, with_rest
 from llmstream.server_side.wires.errors import check_effort, out_of_range, wrong_type
 from llmstream.server_side.wires.errors import openai_refusal as refused
 from llmstream.server_side.wires.openai_responses.content_reader import (
@@ -49,7 +50,6 @@ from llmstream.server_side.wires.openai_responses.content_reader import (
     read_part,
     read_response_item,
 )
-from llmstream.server_side.wires.request_reader import json_object, read_function, read_settings, with_rest
 
 __all__ = ["BackgroundRequest", "read_background_request", "read_request"]
 

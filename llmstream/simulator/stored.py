@@ -1,7 +1,9 @@
-"""Background responses: generated without a reader, stored for a while, resumed and cancelled."""
+"""Responses that the simulator stores: in the background and resumed, or in several parts."""
 
 from __future__ import annotations
 
+import base64
+import datetime
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -9,18 +11,38 @@ from typing import Any, Final
 
 import msgspec
 
+from llmstream.dialects.base import Continuation, Place
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.errors import NotFound
+from llmstream.errors import BadRequest, NotFound
+from llmstream.events import (
+    Event,
+    Finish,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseMetadata,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolInputDelta,
+    ToolInputStart,
+    Usage,
+)
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.first_use import prepared
+from llmstream.request import Request
 from llmstream.server_side.wires import ServerSide
 from llmstream.server_side.wires.openai_responses.reader import BackgroundRequest, read_background_request
-from llmstream.simulator.script import Cut, Stall, Turn
+from llmstream.simulator.script import Cut, Fault, Stall, Turn
+from llmstream.simulator.timeline import estimated_tokens, events_of, tokens_of
 
-__all__ = ["BackgroundResponses", "uncut"]
+__all__ = ["BackgroundResponses", "ContinuedAnswers", "uncut"]
 
 
-# A benchmark may store thousands; a client that resumes does so within seconds.
+# Background responses: generated without a reader, stored for a while, resumed and cancelled.
+
+# Of each kind. A benchmark may store thousands; a client that resumes does so within seconds, and a token is
+# used by the next request, or never.
 _MAX_STORED: Final = 256
 
 
@@ -162,3 +184,128 @@ def _page(response: dict[str, Any]) -> HttpResponse:
 def _numbered(frame: bytes) -> _Numbered:
     _, _, data = frame.partition(b"data: ")
     return msgspec.json.decode(data, type=prepared(_Numbered))
+
+
+# Responses in several parts: the rest of a turn after a cut, stored under a token.
+
+_OPENING: Final = (TextStart, ReasoningStart, ToolInputStart)
+_DELTAS: Final = (TextDelta, ReasoningDelta, ToolInputDelta)
+
+
+class _Rest(msgspec.Struct):
+    """The rest of a response after a cut. A token can be used repeatedly.
+
+    request: the first request, whose tokens the vendor counts each time
+    owner:   id of the response that has the token
+    faults:  faults of the next requests for it
+    """
+
+    turn: Turn
+    request: Request
+    owner: str
+    faults: list[Fault]
+
+
+class ContinuedAnswers:
+    """Stores the rests of responses, the latest 256."""
+
+    def __init__(self) -> None:
+        self._rests: dict[str, _Rest] = {}
+        self._count = 0
+
+    def rest(self, place: Place) -> tuple[Turn, Request]:
+        """Returns the turn for a continuation token, and the first request.
+
+        raises: BadRequest for an invalid token
+        """
+        rest = self._rests.get(place.token)
+        if rest is None or place.response_id not in (None, rest.owner):
+            raise BadRequest("The continuation token is not valid for this request.", status=400)
+        fault = rest.faults.pop(0) if rest.faults else None
+        turn = rest.turn if fault is None else msgspec.structs.replace(rest.turn, fault=fault)
+        return turn, rest.request
+
+    def first(
+        self,
+        dialect: Continuation,
+        turn: Turn,
+        request: Request,
+        *,
+        number: int,
+        now: datetime.datetime | None,
+    ) -> Turn:
+        """Returns the turn up to its first cut, or the complete turn without one."""
+        if not turn.continues:
+            return turn
+        events = events_of(turn, request, number=number, now=now)
+        cut, *later = turn.continues
+        before, after = events[: cut.after_events], events[cut.after_events :]
+        if not after:
+            return turn
+        name = next((e for e in before if isinstance(e, ResponseMetadata)), ResponseMetadata())
+        self._count += 1
+        place = Place(base64.b64encode(b"place-%d" % self._count).decode(), name.id)
+        opened = _still_open(before)
+        # For the vendor each part is a response with a separate id.
+        another = msgspec.structs.replace(name, id=f"{name.id}-{self._count}")
+        rest = [another, *opened, *(e for e in after if not isinstance(e, ResponseMetadata))]
+        # In `rest`, the metadata and the reopened blocks come first.
+        gone = len(before) - 1 - len(opened)
+        self._store(
+            place.token,
+            _Rest(
+                msgspec.structs.replace(
+                    turn,
+                    fault=None,
+                    events=tuple(_counted(rest, turn, request)),
+                    continues=tuple(
+                        msgspec.structs.replace(one, after_events=one.after_events - gone) for one in later
+                    ),
+                ),
+                request,
+                name.id or "",
+                list(cut.faults),
+            ),
+        )
+        # The input of a cut call continues in the next response; texts end in each.
+        ends = [_end(event) for event in opened if not isinstance(event, ToolInputStart)]
+        usage = turn.usage or _usage(before, request)
+        shown = (*before, *ends, dialect.cut_off(place, usage))
+        return msgspec.structs.replace(turn, events=shown, continues=())
+
+    def _store(self, token: str, rest: _Rest) -> None:
+        self._rests[token] = rest
+        if len(self._rests) > _MAX_STORED:
+            del self._rests[next(iter(self._rests))]
+
+
+def _still_open(events: list[Event]) -> list[Event]:
+    opened: dict[str, Event] = {}
+    for event in events:
+        if isinstance(event, _OPENING):
+            opened[event.id] = event
+        elif not isinstance(event, _DELTAS):
+            opened.pop(getattr(event, "id", None) or "", None)
+    return list(opened.values())
+
+
+def _end(opened: Event) -> Event:
+    match opened:
+        case ReasoningStart(id=block_id):
+            return ReasoningEnd(block_id)
+        case TextStart(id=block_id):
+            return TextEnd(block_id)
+    raise TypeError(opened)
+
+
+def _counted(events: list[Event], turn: Turn, request: Request) -> list[Event]:
+    """Sets the usage of the finish to that of only this response."""
+    usage = turn.usage or _usage(events, request)
+    return [msgspec.structs.replace(e, usage=usage) if isinstance(e, Finish) else e for e in events]
+
+
+def _usage(events: list[Event], request: Request) -> Usage:
+    reasoning = estimated_tokens("".join(e.delta for e in events if isinstance(e, ReasoningDelta)))
+    output = estimated_tokens("".join(e.delta for e in events if isinstance(e, TextDelta | ToolInputDelta)))
+    prompt = tokens_of(request)
+    return Usage(prompt, output + reasoning, prompt + output + reasoning, reasoning_tokens=reasoning or None)

@@ -18,7 +18,7 @@ from llmstream.agent.context import (
     token_budget,
 )
 from llmstream.chats import Message, Reasoning, Role, ToolCall, ToolResult
-from llmstream.cli.dialects import wire_of
+from llmstream.cli.config import wire_of
 from llmstream.dialects.base import DIALECTS
 from llmstream.request import Request, ToolSpec
 from llmstream.server_side.wires import server_side

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from llmstream.errors import InvalidRequest
-from llmstream.transport.adaptive import AdaptiveConcurrency, GateClosed
+from llmstream.mapping.asking import AdaptiveConcurrency, GateClosed
 
 
 class Clock:

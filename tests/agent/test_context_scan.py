@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 
-from llmstream.agent.context import cut_tool_results, sliding_window, token_budget
-from llmstream.agent.context.cutting import Scan
-from llmstream.agent.context.effects import RunEffects, applied
+from llmstream.agent.context import RunEffects, Scan, applied, cut_tool_results, sliding_window, token_budget
 from llmstream.chats import Message
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import RepeatedCopies

@@ -15,7 +15,7 @@ from llmstream.dialects.openai_chat import (
     hosted,
 )
 from llmstream.dialects.openai_responses.quirks import Quirks as ResponsesQuirks
-from llmstream.dialects.quirks import changed, changes_for
+from llmstream.model_rules import changed, changes_for
 
 
 def test_a_change_leaves_other_fields() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from llmstream import private_sqlite
+from llmstream.files import connect_sqlite
 from llmstream.log import SQLiteStore
 from llmstream.ui.vercel import Conversation, SQLiteConversations
 from llmstream.web import ConversationStore
@@ -76,9 +76,9 @@ sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None).execute("begin imm
 async def test_opening_keeps_others_locks(tmp_path: Path) -> None:
     """fcntl(2) drops the locks of a process on a file as soon as it closes any descriptor of it."""
     path = tmp_path / "files.db"
-    one = private_sqlite.connect(path, busy_s=1.0)
+    one = connect_sqlite(path, busy_s=1.0)
     one.execute("begin immediate")
-    private_sqlite.connect(path, busy_s=1.0).close()
+    connect_sqlite(path, busy_s=1.0).close()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", WRITER, str(path), stderr=asyncio.subprocess.PIPE
     )
@@ -92,7 +92,7 @@ def test_a_file_keeps_its_permissions(tmp_path: Path) -> None:
     path = tmp_path / "files.db"
     path.touch()
     path.chmod(0o640)
-    private_sqlite.connect(path, busy_s=1.0).close()
+    connect_sqlite(path, busy_s=1.0).close()
     assert path.stat().st_mode & 0o777 == 0o640
 
 
@@ -102,4 +102,4 @@ def test_locked_for_too_long_is_an_error(tmp_path: Path) -> None:
         other.execute("create table a (b)")
         other.execute("begin exclusive")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
-            private_sqlite.connect(path, busy_s=0.0)
+            connect_sqlite(path, busy_s=0.0)
