@@ -190,8 +190,7 @@ class Parts:
         if wire_id:
             self._vendor_calls[str(wire_id)] = call_id
         self._running = call_id
-        block = Block("tool", call_id, name, provider_executed=True, metadata=metadata)
-        self._blocks.complete_call(block, _encode(given).decode())
+        self._blocks.complete_call(name, call_id, _encode(given).decode(), metadata, provider_executed=True)
 
     def _code_result(self, result: dict[str, Any], metadata: Metadata | None) -> None:
         given = {key: value for key, value in result.items() if key != "id"}
@@ -354,9 +353,8 @@ class FunctionCalls:
         self._blocks.close_prose()
         call_id, name = self._blocks.fresh_id(wire_id or self._new_call_id()), call.name or ""
         if call.partial_args is None and call.will_continue is not True:
-            block = Block("tool", call_id, name, metadata=metadata)
             text, is_encoded = _argument_text(call.args), not isinstance(call.args, str)
-            self._blocks.complete_call(block, text, is_known_json=is_encoded)
+            self._blocks.complete_call(name, call_id, text, metadata, is_known_json=is_encoded)
             return
         opened = OpenCall("tool", call_id, name, wire_id or "", metadata=metadata)
         if not self._blocks.open(call_id, opened):

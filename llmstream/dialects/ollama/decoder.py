@@ -131,9 +131,8 @@ class OllamaDecoder(PayloadDecoder[Line[Any]]):
             self.defect("a tool call without a name was left out")
             return
         given = "" if call.id is None else without_lone_surrogates(str(call.id))
-        name = without_lone_surrogates(function.name)
-        block = Block("tool", self._blocks.call_id(given, self._new_id), name=name)
-        self._blocks.complete_call(block, _arguments(function.arguments))
+        name, call_id = without_lone_surrogates(function.name), self._blocks.call_id(given, self._new_id)
+        self._blocks.complete_call(name, call_id, _arguments(function.arguments))
 
     def _finish(self, wire: Line[Any]) -> None:
         self.reported_usage = _usage(wire)
