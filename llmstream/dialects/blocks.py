@@ -221,9 +221,7 @@ class Blocks(Generic[B]):
 
     def _refuse_input(self, name: str) -> None:
         limit = self._reader.limits.max_tool_input_bytes
-        self._reader.fail(
-            LimitExceeded(f"the input of the tool call {name!r} is longer than {limit} bytes")
-        )
+        self._reader.fail(LimitExceeded(f"the input of the tool call {name!r} is longer than {limit} bytes"))
 
     def complete_call(
         self,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from llmstream.dialects.decoder import PayloadDecoder
-from llmstream.dialects.openai_responses.wire import WireEvent
+from llmstream.dialects.openai_responses.wire import Place, WireEvent
 from llmstream.errors import LimitExceeded
 from llmstream.unique_ids import UniqueIds
 
@@ -21,7 +23,7 @@ INPUT: Final[Slot] = ("input", 0)
 _SLOT_BYTES: Final = 200
 
 
-class OpenItem:
+class OpenItem(msgspec.Struct, eq=False):
     """An item, and its emitted part.
 
     kind:     type of the item, such as "message"
@@ -29,6 +31,7 @@ class OpenItem:
     block:    id of the open text or reasoning, or None
     call_id:  id of the call whose input has started, or None
     first_id: the wire's id of that call when its input started
+    name, wire_id, hosted: of a call, as `call_facts` reads them from `wire`
     slot:     the piece of reasoning that the open block is
     given:    pieces of which something was emitted
     parts, counted, size, held: fragments of a tool's input, as in `GrowingInput`
@@ -37,40 +40,25 @@ class OpenItem:
     ended:    the input of the call has ended (and the call was emitted)
     """
 
-    __slots__ = (
-        "annotations",
-        "block",
-        "call_id",
-        "compared",
-        "counted",
-        "done",
-        "ended",
-        "first_id",
-        "given",
-        "held",
-        "kind",
-        "logprobs",
-        "parts",
-        "size",
-        "slot",
-        "wire",
-    )
-
-    def __init__(self, wire: dict[str, Any]) -> None:
-        self.kind = str(wire.get("type"))
-        self.wire = wire
-        self.block: str | None = None
-        self.call_id: str | None = None
-        self.first_id: str | None = None
-        self.slot: Slot | None = None
-        self.given: set[Slot] = set()
-        self.parts: list[str] = []
-        self.counted = self.size = self.held = 0
-        self.compared: str | None = None
-        self.annotations: list[dict[str, Any]] = []
-        self.logprobs: list[Any] = []
-        self.done = False
-        self.ended = False
+    kind: str
+    wire: dict[str, Any]
+    block: str | None = None
+    call_id: str | None = None
+    first_id: str | None = None
+    name: str = ""
+    wire_id: str | None = None
+    hosted: bool = False
+    slot: Slot | None = None
+    given: set[Slot] = msgspec.field(default_factory=set)
+    parts: list[str] = msgspec.field(default_factory=list)
+    counted: int = 0
+    size: int = 0
+    held: int = 0
+    compared: str | None = None
+    annotations: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    logprobs: list[Any] = msgspec.field(default_factory=list)
+    done: bool = False
+    ended: bool = False
 
     @property
     def item_id(self) -> str | None:
@@ -97,17 +85,23 @@ class OpenItems:
 
     def find(self, wire: WireEvent) -> OpenItem | None:
         """Returns the item that an event names: by its place, else by its id."""
-        if isinstance(wire.output_index, int):
-            return self.by_place.get(wire.output_index)
-        return self._by_id.get(wire.item_id) if isinstance(wire.item_id, str) else None
+        return self.at(wire.output_index, wire.item_id)
 
-    def enter(self, wire: WireEvent, item: dict[str, Any]) -> OpenItem:
+    def at(self, place: Place, item_id: Place) -> OpenItem | None:
+        """Returns the item of a place in the output, without one that of an id."""
+        if isinstance(place, int):
+            return self.by_place.get(place)
+        return self._by_id.get(item_id) if isinstance(item_id, str) else None
+
+    def enter(self, place: Place, item: dict[str, Any], item_id: Place = None) -> OpenItem:
         """Adds an item; an earlier one at its place has to be closed before."""
-        place = wire.output_index if isinstance(wire.output_index, int) else ("unplaced", self.count)
-        opened = self.by_place[place] = OpenItem(item)
-        for name in (item.get("id"), wire.item_id):
-            if isinstance(name, str):
-                self._by_id[name] = opened
+        opened = OpenItem(str(item.get("type")), item)
+        self.by_place[place if isinstance(place, int) else ("unplaced", self.count)] = opened
+        own_id = item.get("id")
+        if isinstance(own_id, str):
+            self._by_id[own_id] = opened
+        if isinstance(item_id, str):
+            self._by_id[item_id] = opened
         self.count += 1
         self._reader.hold(self._reader.held_of(item))
         limit = self._reader.limits.max_blocks

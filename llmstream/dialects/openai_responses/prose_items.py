@@ -169,7 +169,7 @@ class Messages:
         """Returns the message that an event names; creates it if a resumed stream begins inside it."""
         item = self._items.find(wire)
         if item is None:
-            item = self._items.enter(wire, {"type": "message", "id": wire.item_id})
+            item = self._items.enter(wire.output_index, {"type": "message", "id": wire.item_id})
         return item
 
     def _on_delta(self, wire: WireEvent) -> None:
@@ -280,7 +280,7 @@ class ReasoningItems:
         """Handles a fragment: summaries are blocks by their index, all other reasoning is one block."""
         item = self._items.find(wire)
         if item is None:
-            item = self._items.enter(wire, {"type": "reasoning", "id": wire.item_id})
+            item = self._items.enter(wire.output_index, {"type": "reasoning", "id": wire.item_id})
         if item.kind != "reasoning" or item.done:
             return
         bare = str(wire.type).startswith("response.reasoning_text")
