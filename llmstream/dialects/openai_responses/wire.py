@@ -92,7 +92,7 @@ class PlainEvent(msgspec.Struct, gc=False):
     output_index: int = -1
     content_index: int = -1
     delta: str = ""
-    logprobs: list[None] | None = None
+    logprobs: tuple[()] | None = None
     arguments: str = ""
     item: dict[str, Any] | None = None
 
