@@ -8,9 +8,9 @@ from typing import Final
 
 __all__ = ["StepIds", "UniqueIds"]
 
-# Memory of one id in a dict, including spare capacity.
+# Memory of one id in a dict, including spare capacity, and of its text without the characters.
 _ENTRY_BYTES: Final = 64
-_EMPTY_TEXT_BYTES: Final = sys.getsizeof("")
+_HELD_BYTES: Final = _ENTRY_BYTES + sys.getsizeof("")
 
 
 class UniqueIds:
@@ -48,7 +48,8 @@ class UniqueIds:
             return False
         self._taken[name] = None
         if self._hold is not None:
-            self._hold(_held(name))
+            # Nearly all are ASCII; without another call, since each call of a tool comes here.
+            self._hold(_HELD_BYTES + len(name) if name.isascii() else _held(name))
         return True
 
     def copy(self) -> UniqueIds:
@@ -64,21 +65,17 @@ class UniqueIds:
     def fresh(self, wanted: str) -> str:
         """Adds and returns the requested id, or the next free one with a number."""
         name = wanted
-        taken = self._taken
-        while name in taken:
+        while not self.take(name):
             if self._numbers is None:
                 self._numbers = {}
             number = self._numbers.get(wanted, 1) + 1
             self._numbers[wanted] = number
             name = f"{wanted}{self._separator}{number}"
-        taken[name] = None
-        if self._hold is not None:
-            self._hold(_held(name))
         return name
 
 
 def _held(name: str) -> int:
-    return _ENTRY_BYTES + (_EMPTY_TEXT_BYTES + len(name) if name.isascii() else sys.getsizeof(name))
+    return _ENTRY_BYTES + sys.getsizeof(name)
 
 
 class StepIds:

@@ -182,9 +182,11 @@ def count_parts(given: GrowingInput) -> int:
     """Counts the fragments added since the last time; returns the memory by which the input has grown."""
     parts = given.parts[given.counted :]
     text = "".join(parts)
-    size = utf8_size(text)
-    held = len(parts) * _PART_BYTES + size
-    if not text.isascii():
+    if text.isascii():
+        size = len(text)
+        held = len(parts) * _PART_BYTES + size
+    else:
+        size = utf8_size(text)
         held = len(parts) * _SLOT_BYTES + sum(map(text_size, parts))
     given.counted += len(parts)
     given.size += size

@@ -104,7 +104,7 @@ class _Nesting:
                 self._depth += 1 if sign in "{[" else -1
 
 
-class OpenCall:
+class OpenCall(msgspec.Struct, eq=False):
     """One open call.
 
     wire_id: the server's first id; id: ours, set when the input starts to stream
@@ -114,38 +114,20 @@ class OpenCall:
     custom:  metadata of a call whose input is plain text, not JSON; None of all others
     """
 
-    __slots__ = (
-        "closed",
-        "counted",
-        "custom",
-        "held",
-        "id",
-        "index",
-        "metadata",
-        "name",
-        "nesting",
-        "parts",
-        "placeholder",
-        "size",
-        "touched",
-        "wire_id",
-    )
-
-    def __init__(self, index: int | None) -> None:
-        self.index = index
-        self.wire_id: str | None = None
-        self.id: str | None = None
-        self.name: str | None = None
-        self.parts: list[str] = []
-        self.counted = 0
-        self.size = 0
-        self.held = 0
-        self.nesting: _Nesting | None = None
-        self.closed = False
-        self.placeholder = False
-        self.metadata: Metadata | None = None
-        self.custom: Metadata | None = None
-        self.touched = -1
+    index: int | None
+    wire_id: str | None = None
+    id: str | None = None
+    name: str | None = None
+    parts: list[str] = msgspec.field(default_factory=list)
+    counted: int = 0
+    size: int = 0
+    held: int = 0
+    nesting: _Nesting | None = None
+    closed: bool = False
+    placeholder: bool = False
+    metadata: Metadata | None = None
+    custom: Metadata | None = None
+    touched: int = -1
 
     @property
     def input(self) -> str:
@@ -210,6 +192,8 @@ def as_id(value: Any) -> str | None:
 
 def as_index(value: Any) -> int | None:
     """Reads the index of a call, also from text or 0.0."""
+    if type(value) is int:  # as nearly all
+        return value
     if isinstance(value, bool):
         return None
     if isinstance(value, float) and value.is_integer():
@@ -244,7 +228,6 @@ class ToolCallTracker:
         *,
         limits: StreamLimits = StreamLimits(),
         new_id: Callable[[], str] = mint_call_id,
-        reserved: Callable[[str], bool] = lambda call_id: False,
         ids: UniqueIds | None = None,
     ) -> None:
         self.started = 0
@@ -252,7 +235,6 @@ class ToolCallTracker:
         self.ids = UniqueIds() if ids is None else ids
         self._limits = limits
         self._new_id = new_id
-        self._reserved = reserved
         self._calls: list[OpenCall] = []
         self.open: dict[OpenCall, None] = {}
         self._by_index: dict[int, OpenCall] = {}
@@ -386,7 +368,9 @@ class ToolCallTracker:
         else:
             call = self._by_index.get(index)
             if call is None:
-                return self._at_new_index(index, wire_id, name, text, out)
+                if name is None:
+                    return self._at_new_index(index, wire_id, text, out)
+                return self._begin(index, out)
         if call is None:
             return self._begin(index, out) if name or wire_id or text.strip() else None
         if name and self._is_another(call, index, wire_id, name, text):
@@ -398,24 +382,21 @@ class ToolCallTracker:
             return self._after_end(call, index, wire_id, text, out)
         return call
 
-    def _at_new_index(
-        self, index: int, wire_id: str | None, name: str | None, text: str, out: list[Event]
-    ) -> OpenCall | None:
-        """Handles a new index: the head of a call, or a stray tail."""
+    def _at_new_index(self, index: int, wire_id: str | None, text: str, out: list[Event]) -> OpenCall | None:
+        """Handles a new index without a name: the head of a call, or a stray tail."""
         # The tail of a call may come at the index of another (agno#8880, dirac#215). It is assigned only if
         # one call is open: a guess could run a tool with wrong arguments.
-        if name is None:
-            call = self._by_id.get(wire_id) if wire_id else None
-            if call is None and wire_id is None:
-                if not self._calls and text.strip():
-                    return self._begin(index, out)
-                if not text.strip():
-                    return None
-                call = self._only_unfinished(f"index {index}, which belongs to no call")
-            if call is not None:
-                self._by_index[index] = call
-                return None if call.closed and not text.strip() else call
-        return self._begin(index, out)
+        call = self._by_id.get(wire_id) if wire_id else None
+        if call is None and wire_id is None:
+            if not self._calls and text.strip():
+                return self._begin(index, out)
+            if not text.strip():
+                return None
+            call = self._only_unfinished(f"index {index}, which belongs to no call")
+        if call is None:
+            return self._begin(index, out)
+        self._by_index[index] = call
+        return None if call.closed and not text.strip() else call
 
     def _is_another(
         self, call: OpenCall, index: int | None, wire_id: str | None, name: str, text: str
@@ -510,13 +491,14 @@ class ToolCallTracker:
     def _start(self, call: OpenCall, out: list[Event]) -> str:
         # Some servers repeat ids within a response, and events are merged by id.
         wanted = call.wire_id and without_lone_surrogates(call.wire_id)
-        if wanted is None or wanted in self.ids or self._reserved(wanted):
+        if wanted is None or wanted in self.ids:
             wanted = self._new_id()
         self.ids.add(wanted)
         self.started += 1
         call.id = wanted
         out.append(ToolInputStart(call.name or "", wanted, provider_metadata=call.custom))
-        out.extend(ToolInputDelta(piece, wanted) for piece in call.parts)
+        for piece in call.parts:
+            out.append(ToolInputDelta(piece, wanted))
         return wanted
 
     def _end(
@@ -538,16 +520,18 @@ class ToolCallTracker:
             # At the end the placeholder is the input.
             call.parts.append("null")
             out.append(ToolInputDelta("null", call_id))
-        text = call.input
-        complete = is_known_json or call.custom is not None or is_json(text)
+        text, custom = "".join(call.parts), call.custom
+        complete = is_known_json or custom is not None or is_json(text)
         # A cut input may be valid JSON by chance: a call without the end of its arguments must not run.
         if truncated and not (complete and in_one_piece) and not keep_cut:
             out.append(ToolInputEnd(call_id, incomplete=True))
             return
         out.append(ToolInputEnd(call_id))
         invalid = not complete and (bool(text) or truncated)
-        metadata = merge_metadata(call.metadata, call.custom)
-        if call.custom is not None and not text:
-            metadata = merge_metadata(metadata, {key: {"input": ""} for key in call.custom})
-        out.append(ToolCall(call.name, text or "{}", call_id, invalid=invalid, provider_metadata=metadata))
+        metadata = call.metadata
+        if custom is not None:
+            metadata = merge_metadata(metadata, custom)
+            if not text:
+                metadata = merge_metadata(metadata, {key: {"input": ""} for key in custom})
+        out.append(ToolCall(call.name, text or "{}", call_id, False, False, invalid, metadata))
         self.called += 1

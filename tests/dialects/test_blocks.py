@@ -206,7 +206,7 @@ def test_an_input_past_the_limit_is_no_call():
 def test_a_call_in_one_piece_closes_the_text(text, expected):
     reader = Reader()
     reader.blocks.text("a")
-    reader.blocks.complete_call(Block("tool", "c", name="f"), text)
+    reader.blocks.complete_call("f", "c", text)
     assert kinds(reader)[2:4] == [TextEnd, ToolInputStart]
     assert reader.out[-1] == ToolCall("f", expected, "c")
     assert not reader.blocks.opened

@@ -86,20 +86,20 @@ class WireEvent(msgspec.Struct, gc=False, rename="camel"):
     metadata: dict[str, Any] | None = None
 
 
-class PlainToolInput(msgspec.Struct, gc=False):
+class PlainToolInput(msgspec.Struct, frozen=True, gc=False):
     """A fragment of a call's input."""
 
     input: str
 
 
-class PlainDelta(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True):
+class PlainDelta(msgspec.Struct, frozen=True, gc=False, rename="camel", forbid_unknown_fields=True):
     """A piece of text, or of an input."""
 
     text: str | None = None
     tool_use: PlainToolInput | None = None
 
 
-class PlainBlock(msgspec.Struct, gc=False, rename="camel"):
+class PlainBlock(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """The delta of a block."""
 
     content_block_index: int
@@ -107,9 +107,12 @@ class PlainBlock(msgspec.Struct, gc=False, rename="camel"):
 
 
 class PlainEvent(msgspec.Struct, gc=False, rename="camel"):
-    """A piece of text or of an input, as nearly all events are. No other event fits it."""
+    """A piece of text or of an input, as nearly all events are. Any other has no block here.
 
-    content_block_delta: PlainBlock
+    An error would cost a call as much as two of its pieces.
+    """
+
+    content_block_delta: PlainBlock = PlainBlock(-1, PlainDelta())
 
 
 decode_event = msgspec.json.Decoder(WireEvent)

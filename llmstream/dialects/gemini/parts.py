@@ -190,8 +190,7 @@ class Parts:
         if wire_id:
             self._vendor_calls[str(wire_id)] = call_id
         self._running = call_id
-        block = Block("tool", call_id, name, provider_executed=True, metadata=metadata)
-        self._blocks.complete_call(block, _encode(given).decode())
+        self._blocks.complete_call(name, call_id, _encode(given).decode(), metadata, provider_executed=True)
 
     def _code_result(self, result: dict[str, Any], metadata: Metadata | None) -> None:
         given = {key: value for key, value in result.items() if key != "id"}
@@ -319,15 +318,19 @@ class FunctionCalls:
 
     def read(self, call: FunctionCall, metadata: Metadata | None) -> None:
         """Reads a call, or more of one that is streaming."""
-        wire_id = None if call.id is None or call.id == "" else str(call.id)
-        if call.name and wire_id in self._before:
-            self._repeated(call, wire_id)
-            return
+        given = call.id
+        wire_id = None if given is None or given == "" else str(given)
         if call.name:
+            if self._before and wire_id in self._before:
+                self._repeated(call, wire_id)
+                return
             # Another call begins: the ones before it are complete, unless ids distinguish them.
             for opened in self._streaming.take(named=wire_id is None):
                 self._complete(opened)
-            self._begin(call, wire_id, metadata)
+            if call.partial_args is None and call.will_continue is not True:
+                self._complete_call(call, call.name, wire_id, metadata)
+            else:
+                self._begin(call, call.name, wire_id, metadata)
             return
         open_call = self._streaming.latest(wire_id)
         if open_call is None:
@@ -350,14 +353,19 @@ class FunctionCalls:
         for opened in self._streaming.take(named=True):
             self._complete(opened)
 
-    def _begin(self, call: FunctionCall, wire_id: str | None, metadata: Metadata | None) -> None:
+    def _complete_call(
+        self, call: FunctionCall, name: str, wire_id: str | None, metadata: Metadata | None
+    ) -> None:
+        call_id, args = self._blocks.ids.fresh(wire_id or self._new_call_id()), call.args
+        if type(args) is str:  # already JSON text
+            self._blocks.complete_call(name, call_id, args, metadata)
+        else:
+            text = "" if args is None else _encode(args).decode()
+            self._blocks.complete_call(name, call_id, text, metadata, is_known_json=True)
+
+    def _begin(self, call: FunctionCall, name: str, wire_id: str | None, metadata: Metadata | None) -> None:
         self._blocks.close_prose()
-        call_id, name = self._blocks.fresh_id(wire_id or self._new_call_id()), call.name or ""
-        if call.partial_args is None and call.will_continue is not True:
-            block = Block("tool", call_id, name, metadata=metadata)
-            text, is_encoded = _argument_text(call.args), not isinstance(call.args, str)
-            self._blocks.complete_call(block, text, is_known_json=is_encoded)
-            return
+        call_id = self._blocks.ids.fresh(wire_id or self._new_call_id())
         opened = OpenCall("tool", call_id, name, wire_id or "", metadata=metadata)
         if not self._blocks.open(call_id, opened):
             return
@@ -402,10 +410,3 @@ class FunctionCalls:
             self._blocks.input(opened, rest)
         opened.invalid = opened.text.broken
         self._blocks.close(opened.id)
-
-
-def _argument_text(args: Any) -> str:
-    """Returns the arguments as JSON text; a string is already JSON text."""
-    if args is None:
-        return ""
-    return args if isinstance(args, str) else _encode(args).decode()

@@ -136,9 +136,11 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         if wire.usage is not None:
             self._count({"usage": wire.usage})
         kind = ALIASES.get(kind or "", kind)
-        self._responses.place(wire.continuation_token, wire.interaction_id or self._interaction_id)
-        if kind in _OF_STEPS or wire.error is not None:
-            self._responses.content_followed = self._responses.content_followed or kind in _OF_STEPS
+        if wire.continuation_token is not None:
+            self._responses.place(wire.continuation_token, wire.interaction_id or self._interaction_id)
+        if kind in _OF_STEPS:
+            self._responses.content_followed = True
+        if self._held and (kind in _OF_STEPS or wire.error is not None):
             self._end_held()
         if kind == "step.start":
             self._start(wire.index, wire.step or wire.content)
@@ -313,7 +315,8 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         if step is not None and _may_be_cut(step):
             self._held = [index]
         else:
-            self._steps.stop(index)
+            # The input of a call was parsed just now, unless it has none.
+            self._steps.stop(index, is_known_json=step is not None and bool(step.parts))
 
     def _end_held(self) -> None:
         for index in self._held:

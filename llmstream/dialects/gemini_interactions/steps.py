@@ -137,8 +137,11 @@ class Steps:
         else:
             self._extend(step, delta)
 
-    def stop(self, index: Hashable) -> None:
-        """Closes a step: calls and results are complete."""
+    def stop(self, index: Hashable, *, is_known_json: bool = False) -> None:
+        """Closes a step: calls and results are complete.
+
+        is_known_json: the input of the call was parsed, and is not parsed again
+        """
         step = self.open.pop(index, None)
         if step is None:
             return
@@ -148,7 +151,7 @@ class Steps:
         elif step.kind == "thought":
             self._reader.out.append(ReasoningEnd(step.id, provider_metadata=step.end_metadata))
         elif step.kind == "call":
-            self._end_call(step)
+            self._end_call(step, is_known_json=is_known_json)
         elif step.kind == "vendor-call":
             self._vendor_call(step)
         elif step.kind == "vendor-result":
@@ -255,11 +258,11 @@ class Steps:
     # Calls of the caller's tools.
 
     def _open_call(self, step: OpenStep) -> None:
-        if step.id or not step.name:
+        if step.id or not (name := step.name):
             return
         # Some calls have no id, and a name may come in a later delta.
         step.id = self._fresh_id(str(step.wire.get("id") or self._new_call_id()))
-        self._reader.out.append(ToolInputStart(step.name, step.id, provider_metadata=step.signature))
+        self._reader.out.append(ToolInputStart(name, step.id, provider_metadata=step.signature))
 
     def _grow_call(self, step: OpenStep, delta: dict[str, Any]) -> None:
         """Adds a fragment of the input, or fields that the start omitted."""
@@ -283,7 +286,7 @@ class Steps:
         elif step.id:
             self._reader.out.append(ToolInputDelta(given, step.id))
 
-    def _end_call(self, step: OpenStep) -> None:
+    def _end_call(self, step: OpenStep, *, is_known_json: bool) -> None:
         if not step.id:
             self._reader.defect("a function call came without a name. It was left out.")
             return
@@ -296,9 +299,8 @@ class Steps:
         text = "".join(step.parts) or "{}"
         self.client_called = True
         self._reader.out.append(ToolInputEnd(step.id))
-        self._reader.out.append(
-            ToolCall(step.name, text, step.id, invalid=not is_json(text), provider_metadata=step.signature)
-        )
+        invalid = not (is_known_json or is_json(text))
+        self._reader.out.append(ToolCall(step.name, text, step.id, False, False, invalid, step.signature))
 
     # Tools that the vendor runs, and steps that only this vendor knows.
 

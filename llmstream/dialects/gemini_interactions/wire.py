@@ -72,7 +72,7 @@ class WireEvent(msgspec.Struct, gc=False, omit_defaults=True):
     step_usage: Any = None
 
 
-class PlainDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class PlainDelta(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """A piece of text, or of an input, as `type` states."""
 
     type: Literal["text", "arguments_delta"]
@@ -81,11 +81,15 @@ class PlainDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class PlainEvent(msgspec.Struct, gc=False):
-    """A `step.delta` with such a piece, as nearly all events are. No other event fits it."""
+    """A `step.delta` with such a piece, as nearly all events are; or the end of a step.
 
-    event_type: Literal["step.delta"]
+    The end has an empty delta: an error would cost a call as much as two of its pieces, and a delta that may
+    be missing would be looked at with each piece of text.
+    """
+
+    event_type: Literal["step.delta", "step.stop"]
     index: int
-    delta: PlainDelta
+    delta: PlainDelta = PlainDelta("text")
     metadata: None = None
 
 
@@ -172,8 +176,7 @@ class Recording:
         return File(media_type, b"".join(self.pieces), metadata)
 
 
-@dataclasses.dataclass(slots=True)
-class OpenStep:
+class OpenStep(msgspec.Struct, eq=False):
     """A step between its start and its stop.
 
     wire:        the step so far: its start, with the fields of its deltas
@@ -188,11 +191,11 @@ class OpenStep:
     kind: StepKind
     wire: dict[str, Any]
     id: str = ""
-    parts: list[str] = dataclasses.field(default_factory=list)
+    parts: list[str] = msgspec.field(default_factory=list)
     counted: int = 0
     size: int = 0
-    audio: dict[str, Recording] = dataclasses.field(default_factory=dict)
-    annotations: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    audio: dict[str, Recording] = msgspec.field(default_factory=dict)
+    annotations: list[dict[str, Any]] = msgspec.field(default_factory=list)
     unsourced: bool = False
     held: int = 0
 

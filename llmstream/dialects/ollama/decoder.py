@@ -64,6 +64,7 @@ class OllamaDecoder(PayloadDecoder[Line[Any]]):
             super()._read(payloads)
             return
         out, blocks, decode, misses = self.out, self._blocks, decode_plain_line.decode, 0
+        read_other = super()._read
         for payload in payloads:
             text_id = blocks.text_id
             # Outside of an open text the line may begin a block, and has the name of the model.
@@ -76,7 +77,7 @@ class OllamaDecoder(PayloadDecoder[Line[Any]]):
                     if not line.done and (text := line.message.content):
                         out.append(TextDelta(text, text_id))
                         continue
-            super()._read([payload])
+            read_other([payload])
             if self.done:
                 return
         if misses or self._misses:
@@ -130,10 +131,11 @@ class OllamaDecoder(PayloadDecoder[Line[Any]]):
         if function is None or not function.name:
             self.defect("a tool call without a name was left out")
             return
-        given = "" if call.id is None else without_lone_surrogates(str(call.id))
-        name = without_lone_surrogates(function.name)
-        block = Block("tool", self._blocks.call_id(given, self._new_id), name=name)
-        self._blocks.complete_call(block, _arguments(function.arguments))
+        name, given = function.name, "" if call.id is None else str(call.id)
+        if self._joiner is not None:
+            name, given = without_lone_surrogates(name), without_lone_surrogates(given)
+        call_id = self._blocks.call_id(given, self._new_id)
+        self._blocks.complete_call(name, call_id, _arguments(function.arguments))
 
     def _finish(self, wire: Line[Any]) -> None:
         self.reported_usage = _usage(wire)
@@ -149,7 +151,7 @@ def _arguments(arguments: Any) -> str:
     Some compatible servers send the JSON text as a string.
     """
     if isinstance(arguments, msgspec.Raw):
-        text = bytes(arguments).strip().decode("utf-8", "replace")
+        text = str(arguments, "utf-8", "replace").strip()
     else:
         text = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
     # A JSON text in a JSON string.

@@ -10,14 +10,12 @@ from llmstream.dialects.json_text import is_json, without_lone_surrogates
 from llmstream.dialects.openai_responses.items import (
     RESULT_ITEMS,
     as_text,
-    call_id_of,
+    call_facts,
     has_result,
     input_layout,
     is_call_item,
-    is_hosted,
     may_wrap,
     quoted,
-    tool_name_of,
     wrapped_calls,
 )
 from llmstream.dialects.openai_responses.prose_items import (
@@ -79,11 +77,10 @@ class Calls:
 
     def start(self, item: OpenItem) -> None:
         """Opens the input of a call, once its name is known."""
-        name = tool_name_of(item.wire)
+        item.name, item.wire_id, item.hosted = call_facts(item.wire)
         # What may be a wrapper of parallel calls is shown only when it is known to be none.
-        if item.call_id is not None or not name or may_wrap(item.wire):
-            return
-        self._start(item)
+        if item.name and not may_wrap(item.wire):
+            self._start(item)
 
     def end(self, item: OpenItem, wire: dict[str, Any]) -> None:
         """Handles the complete item of a call; an interrupted call stays open until the finish reason."""
@@ -91,24 +88,26 @@ class Calls:
             if (inner := wrapped_calls(wire)) is not None:
                 self._unwrap(item, wire, inner)
                 return
+            item.name, item.wire_id, item.hosted = call_facts(item.wire)
             self._update(item, wire)
-            name = tool_name_of(item.wire)
-            if not name:
-                self._reader.defect(f"the tool call {call_id_of(wire)!r} has no name. It was left out.")
+            if not item.name:
+                wire_id = call_facts(wire)[1]
+                self._reader.defect(f"the tool call {wire_id!r} has no name. It was left out.")
                 item.ended = True
                 return
             self._start(item)
         if not item.ended:
             self._update(item, wire)
             # Whether the limit has cut it is known with the end of the response.
-            if wire.get("status") == "incomplete" and not is_hosted(item.wire):
+            if wire.get("status") == "incomplete" and not item.hosted:
                 if item.kind in _STREAMED or not item.parts:
                     self._complete_input(item, input_layout(item.wire).text)
                 item.done = False
                 return
             self._complete(item)
             self._call(item)
-        self._after_call(item, wire)
+        if item.kind != "function_call":
+            self._after_call(item, wire)
 
     def settle(self, item: OpenItem, *, cut: bool) -> bool:
         """Ends a call whose item has no end; returns whether it is incomplete.
@@ -138,36 +137,41 @@ class Calls:
 
     def start_event(self, item: OpenItem, call_id: str) -> ToolInputStart:
         """Returns the event that opens the input of a call."""
-        wire, hosted = item.wire, is_hosted(item.wire)
-        metadata: dict[str, Any] = {"type": item.kind, **self._items.origin(item)}
-        if hosted and item.kind == "custom_tool_call":
-            metadata |= {"call_id": wire.get("call_id"), "name": wire.get("name")}
-        name, dynamic = tool_name_of(wire), item.kind.startswith("mcp_")
-        return ToolInputStart(name, call_id, hosted, dynamic, provider_metadata={KEY: metadata})
+        kind, hosted = item.kind, item.hosted
+        metadata: dict[str, Any] = {"type": kind, **self._items.origin(item)}
+        if hosted and kind == "custom_tool_call":
+            metadata |= {"call_id": item.wire.get("call_id"), "name": item.wire.get("name")}
+        return ToolInputStart(item.name, call_id, hosted, kind.startswith("mcp_"), None, {KEY: metadata})
 
     # From start to end.
 
     def _start(self, item: OpenItem) -> None:
-        wire = item.wire
         self._messages.close_all()
         # Some servers change ids between the start and the end of an item.
-        item.first_id = call_id_of(wire)
+        item.first_id = item.wire_id
         item.call_id = self._items.fresh_id(item.first_id or f"call-{self._items.count}")
         self._reader.out.append(self.start_event(item, item.call_id))
-        waiting, item.parts = item.parts, []
-        self._reader.let_go(item.held)
-        item.counted = item.size = item.held = 0
-        for fragment in waiting:
-            self.grow(item, fragment)
-        if not is_hosted(wire):
+        if item.parts:
+            waiting, item.parts = item.parts, []
+            self._reader.let_go(item.held)
+            item.counted = item.size = item.held = 0
+            for fragment in waiting:
+                self.grow(item, fragment)
+        if not item.hosted:
             self.client_called = True
         elif item.kind == "tool_search_call":
             self._last_search = item.call_id
 
     def _update(self, item: OpenItem, wire: dict[str, Any]) -> None:
-        item.wire = _latest(item.wire, wire)
-        if item.wire is wire:
+        """Stores the latest form of an item; together with its first form where that is less."""
+        facts = name, wire_id, hosted = call_facts(wire)
+        if name and wire_id and hosted == item.hosted:
+            item.wire = wire
             self._reader.hold(self._reader.held_of(wire))
+        else:
+            item.wire = {**item.wire, **wire}
+            facts = call_facts(item.wire)
+        item.name, item.wire_id, item.hosted = facts
 
     def _input(self, item: OpenItem, fragment: object, *, quote: bool = False) -> None:
         """Adds a fragment of input; with quote, it is text to put inside a JSON string."""
@@ -196,13 +200,16 @@ class Calls:
 
     def _end_input(self, item: OpenItem) -> None:
         """Emits the call of a vendor's tool whose input is complete, while its item is still open."""
-        if item.ended or item.call_id is None or not is_hosted(item.wire):
+        if item.ended or item.call_id is None or not item.hosted:
             return
         self._complete(item)
         self._call(item)
 
     def _complete(self, item: OpenItem) -> None:
         """Emits the rest of the input."""
+        if item.kind == "function_call":  # as `input_layout`, without the look for another
+            self._complete_input(item, as_text(item.wire.get("arguments")))
+            return
         # It may differ from what was streamed: a shell's paths changed at the end (seen 2026-02).
         layout = input_layout(item.wire)
         self._complete_input(item, layout.text)
@@ -215,7 +222,7 @@ class Calls:
             return
         reader = self._reader
         if item.size + utf8_size(text) > reader.limits.max_tool_input_bytes:
-            name, most = tool_name_of(item.wire), reader.limits.max_tool_input_bytes
+            name, most = call_facts(item.wire)[0], reader.limits.max_tool_input_bytes
             reader.fail(LimitExceeded(f"the input of the tool call {name!r} grew past {most} bytes"))
             return
         item.parts.append(text)
@@ -232,7 +239,10 @@ class Calls:
         return None
 
     def has_input(self, item: OpenItem, arguments: str) -> bool:
-        """Whether the complete arguments of a function, sent once more, equal its fragments."""
+        """Whether the complete arguments of a function, sent once more, equal its fragments.
+
+        These are counted by then.
+        """
         if (
             not arguments
             or item.kind != "function_call"
@@ -244,26 +254,20 @@ class Calls:
             return False
         item.given.add(INPUT)
         item.compared = arguments
+        if item.call_id is not None:  # else each of the fragments becomes an event later
+            item.parts, item.counted = [arguments], 1
         return True
 
     def _call(self, item: OpenItem) -> None:
         if item.call_id is None:
             return
         item.ended = True
-        text = "".join(item.parts)
-        custom = item.kind == "custom_tool_call"
-        invalid = bool(text) and not custom and not is_json(text)
-        self._reader.out.append(ToolInputEnd(item.call_id))
+        call_id, kind, text = item.call_id, item.kind, "".join(item.parts)
+        invalid = bool(text) and kind != "custom_tool_call" and not is_json(text)
+        metadata, dynamic = {KEY: self._call_metadata(item, text)}, kind.startswith("mcp_")
+        self._reader.out.append(ToolInputEnd(call_id))
         self._reader.out.append(
-            ToolCall(
-                tool_name_of(item.wire),
-                text or "{}",
-                item.call_id,
-                is_hosted(item.wire),
-                item.kind.startswith("mcp_"),
-                invalid,
-                {KEY: self._call_metadata(item, text)},
-            )
+            ToolCall(item.name, text or "{}", call_id, item.hosted, dynamic, invalid, metadata)
         )
 
     def _call_metadata(self, item: OpenItem, text: str) -> dict[str, Any]:
@@ -271,10 +275,9 @@ class Calls:
         metadata: dict[str, Any] = {"type": item.kind, **self._items.origin(item)}
         if item.kind in _STREAMED:
             metadata |= extras_of(item.wire)
-            last_id = call_id_of(item.wire)
-            if last_id and last_id != item.first_id:
+            if item.wire_id and item.wire_id != item.first_id:
                 # The output has to name the latest id of the item.
-                metadata["call_id"] = last_id
+                metadata["call_id"] = item.wire_id
             if item.kind == "custom_tool_call" and not text:
                 metadata["input"] = ""
         elif not has_result(item.wire):
@@ -288,7 +291,7 @@ class Calls:
         if item.kind == "mcp_approval_request":
             self._reader.out.append(ToolApprovalRequest(item.call_id, item.item_id or item.call_id))
         elif has_result(item.wire):
-            self._result(item.call_id, tool_name_of(item.wire), wire)
+            self._result(item.call_id, item.name, wire)
             for url in listed_sources(wire):
                 self._sources.listed(url)
 
@@ -305,7 +308,7 @@ class Calls:
         self.client_called = True
         item.ended = True
         for place, (name, text) in enumerate(calls):
-            call_id = self._items.fresh_id(f"{call_id_of(wire) or 'call'}_{place}")
+            call_id = self._items.fresh_id(f"{call_facts(wire)[1] or 'call'}_{place}")
             self._reader.out += [
                 ToolInputStart(name, call_id),
                 ToolInputDelta(text, call_id),
@@ -390,15 +393,8 @@ class Calls:
         draft = {name: value for name, value in fields.items() if value is not None}
         self._end_input(item)
         if item.call_id is not None:
-            name = tool_name_of(item.wire)
-            result = ToolResult(draft, item.call_id, name, preliminary=True, provider_executed=True)
+            result = ToolResult(draft, item.call_id, item.name, preliminary=True, provider_executed=True)
             self._reader.out.append(result)
-
-
-def _latest(known: dict[str, Any], wire: dict[str, Any]) -> dict[str, Any]:
-    """The item in its latest form; together with its first form where that is less."""
-    enough = tool_name_of(wire) and call_id_of(wire) and is_hosted(wire) == is_hosted(known)
-    return wire if enough else {**known, **wire}
 
 
 _C = Calls

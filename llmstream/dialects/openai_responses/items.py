@@ -12,8 +12,10 @@ from typing import Any, Final
 import msgspec
 
 __all__ = [
+    "CALL_ITEMS",
     "RESULT_ITEMS",
     "as_text",
+    "call_facts",
     "call_id_of",
     "has_result",
     "input_layout",
@@ -45,7 +47,7 @@ _NAMES: Final = {
 }
 
 _NAMED: Final = frozenset({"function_call", "custom_tool_call", "mcp_call", "mcp_approval_request"})
-_CALLS: Final = _NAMED | _NAMES.keys()
+CALL_ITEMS: Final = _NAMED | _NAMES.keys()
 # Calls of xAI's own tools, beside those that OpenAI has as well; their input is `arguments`.
 _XAI_CALLS: Final = frozenset(
     {"x_search_call", "code_execution_call", "view_image_call", "view_x_video_call"}
@@ -89,7 +91,17 @@ _WRAPPERS: Final = frozenset({"parallel", "multi_tool_use.parallel"})
 def is_call_item(item: dict[str, Any]) -> bool:
     """Whether an item is a call of a tool."""
     kind = item.get("type")
-    return isinstance(kind, str) and kind in _CALLS
+    return isinstance(kind, str) and kind in CALL_ITEMS
+
+
+def call_facts(item: dict[str, Any]) -> tuple[str, str | None, bool]:
+    """Returns name of the tool, id that the result refers to, and whether the vendor runs the call."""
+    # Nearly all calls are of functions; the three below take six times as long.
+    if item.get("type") == "function_call":
+        name, call_id = item.get("name"), item.get("call_id")
+        if type(name) is str and type(call_id) is str and call_id:
+            return name, call_id, False
+    return tool_name_of(item), call_id_of(item), is_hosted(item)
 
 
 def is_hosted(item: dict[str, Any]) -> bool:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from llmstream.dialects.decoder import PayloadDecoder
-from llmstream.dialects.openai_responses.wire import KEY, LISTED, WireEvent, extras_of, source_of
+from llmstream.dialects.openai_responses.wire import KEY, LISTED, Place, WireEvent, extras_of, source_of
 from llmstream.dialects.payload_size import held_size
 from llmstream.dialects.wire_values import objects_in
 from llmstream.errors import LimitExceeded
@@ -50,7 +52,7 @@ INPUT: Final[Slot] = ("input", 0)
 _SLOT_BYTES: Final = 200
 
 
-class OpenItem:
+class OpenItem(msgspec.Struct, eq=False):
     """An item, and its emitted part.
 
     kind:     type of the item, such as "message"
@@ -58,6 +60,7 @@ class OpenItem:
     block:    id of the open text or reasoning, or None
     call_id:  id of the call whose input has started, or None
     first_id: the wire's id of that call when its input started
+    name, wire_id, hosted: of a call, as `call_facts` reads them from `wire`
     slot:     the piece of reasoning that the open block is
     given:    pieces of which something was emitted
     parts, counted, size, held: fragments of a tool's input, as in `GrowingInput`
@@ -66,40 +69,25 @@ class OpenItem:
     ended:    the input of the call has ended (and the call was emitted)
     """
 
-    __slots__ = (
-        "annotations",
-        "block",
-        "call_id",
-        "compared",
-        "counted",
-        "done",
-        "ended",
-        "first_id",
-        "given",
-        "held",
-        "kind",
-        "logprobs",
-        "parts",
-        "size",
-        "slot",
-        "wire",
-    )
-
-    def __init__(self, wire: dict[str, Any]) -> None:
-        self.kind = str(wire.get("type"))
-        self.wire = wire
-        self.block: str | None = None
-        self.call_id: str | None = None
-        self.first_id: str | None = None
-        self.slot: Slot | None = None
-        self.given: set[Slot] = set()
-        self.parts: list[str] = []
-        self.counted = self.size = self.held = 0
-        self.compared: str | None = None
-        self.annotations: list[dict[str, Any]] = []
-        self.logprobs: list[Any] = []
-        self.done = False
-        self.ended = False
+    kind: str
+    wire: dict[str, Any]
+    block: str | None = None
+    call_id: str | None = None
+    first_id: str | None = None
+    name: str = ""
+    wire_id: str | None = None
+    hosted: bool = False
+    slot: Slot | None = None
+    given: set[Slot] = msgspec.field(default_factory=set)
+    parts: list[str] = msgspec.field(default_factory=list)
+    counted: int = 0
+    size: int = 0
+    held: int = 0
+    compared: str | None = None
+    annotations: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    logprobs: list[Any] = msgspec.field(default_factory=list)
+    done: bool = False
+    ended: bool = False
 
     @property
     def item_id(self) -> str | None:
@@ -126,17 +114,23 @@ class OpenItems:
 
     def find(self, wire: WireEvent) -> OpenItem | None:
         """Returns the item that an event names: by its place, else by its id."""
-        if isinstance(wire.output_index, int):
-            return self.by_place.get(wire.output_index)
-        return self._by_id.get(wire.item_id) if isinstance(wire.item_id, str) else None
+        return self.at(wire.output_index, wire.item_id)
 
-    def enter(self, wire: WireEvent, item: dict[str, Any]) -> OpenItem:
+    def at(self, place: Place, item_id: Place) -> OpenItem | None:
+        """Returns the item of a place in the output, without one that of an id."""
+        if isinstance(place, int):
+            return self.by_place.get(place)
+        return self._by_id.get(item_id) if isinstance(item_id, str) else None
+
+    def enter(self, place: Place, item: dict[str, Any], item_id: Place = None) -> OpenItem:
         """Adds an item; an earlier one at its place has to be closed before."""
-        place = wire.output_index if isinstance(wire.output_index, int) else ("unplaced", self.count)
-        opened = self.by_place[place] = OpenItem(item)
-        for name in (item.get("id"), wire.item_id):
-            if isinstance(name, str):
-                self._by_id[name] = opened
+        opened = OpenItem(str(item.get("type")), item)
+        self.by_place[place if isinstance(place, int) else ("unplaced", self.count)] = opened
+        own_id = item.get("id")
+        if isinstance(own_id, str):
+            self._by_id[own_id] = opened
+        if isinstance(item_id, str):
+            self._by_id[item_id] = opened
         self.count += 1
         self._reader.hold(self._reader.held_of(item))
         limit = self._reader.limits.max_blocks
@@ -311,7 +305,7 @@ class Messages:
         """Returns the message that an event names; creates it if a resumed stream begins inside it."""
         item = self._items.find(wire)
         if item is None:
-            item = self._items.enter(wire, {"type": "message", "id": wire.item_id})
+            item = self._items.enter(wire.output_index, {"type": "message", "id": wire.item_id})
         return item
 
     def _on_delta(self, wire: WireEvent) -> None:
@@ -422,7 +416,7 @@ class ReasoningItems:
         """Handles a fragment: summaries are blocks by their index, all other reasoning is one block."""
         item = self._items.find(wire)
         if item is None:
-            item = self._items.enter(wire, {"type": "reasoning", "id": wire.item_id})
+            item = self._items.enter(wire.output_index, {"type": "reasoning", "id": wire.item_id})
         if item.kind != "reasoning" or item.done:
             return
         bare = str(wire.type).startswith("response.reasoning_text")
