@@ -326,9 +326,15 @@ class Guard:
                 del self._open_texts[block_id]
         elif move == "open" and family is not None:
             block_id = event.id  # type: ignore[union-attr, assignment]
-            if (self._open_texts and family == "tool-input") or not self._used.take(block_id):
+            taken = self._used.taken
+            if block_id in taken or (self._open_texts and family == "tool-input"):
                 return False
-            self._add_open(block_id, family)
+            taken[block_id] = None
+            self._open[block_id] = family
+            if family == "text":
+                self._open_texts[block_id] = None
+            elif family == "reasoning":
+                self.reasonings += 1
         elif kind is ToolCall:
             call_id: str = event.tool_call_id  # type: ignore[union-attr]
             if call_id in self._settled or call_id in self._open:

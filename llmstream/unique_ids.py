@@ -21,32 +21,34 @@ class UniqueIds:
 
     separator: text between the id and its number, which counts from 2
     hold:      called with the memory that a new id takes, in bytes; see `PayloadDecoder.hold`
+
+    taken: the ids in use; hot loops look here without a call
     """
 
-    __slots__ = ("_hold", "_numbers", "_separator", "_taken")
+    __slots__ = ("_hold", "_numbers", "_separator", "taken")
 
     def __init__(self, separator: str = ".", hold: Callable[[int], object] | None = None) -> None:
         self._separator = separator
         self._hold = hold
         # Not a set, which takes 216 bytes while it is empty: each open stream has several of these.
-        self._taken: dict[str, None] = {}
+        self.taken: dict[str, None] = {}
         self._numbers: dict[str, int] | None = None  # of ids that were requested again
 
     def __contains__(self, name: object) -> bool:
-        return name in self._taken
+        return name in self.taken
 
     def __len__(self) -> int:
-        return len(self._taken)
+        return len(self.taken)
 
     def add(self, name: str) -> None:
         """Adds an id."""
-        self._taken[name] = None
+        self.taken[name] = None
 
     def take(self, name: str) -> bool:
         """Adds an id; returns False if it is in use."""
-        if name in self._taken:
+        if name in self.taken:
             return False
-        self._taken[name] = None
+        self.taken[name] = None
         if self._hold is not None:
             # Nearly all are ASCII; without another call, since each call of a tool comes here.
             self._hold(_HELD_BYTES + len(name) if name.isascii() else _held(name))
@@ -55,12 +57,12 @@ class UniqueIds:
     def copy(self) -> UniqueIds:
         """The same ids, counted for the same holder."""
         made = UniqueIds(self._separator, self._hold)
-        made._taken, made._numbers = dict(self._taken), self._numbers and dict(self._numbers)
+        made.taken, made._numbers = dict(self.taken), self._numbers and dict(self._numbers)
         return made
 
     def names(self) -> frozenset[str]:
         """Returns the ids in use."""
-        return frozenset(self._taken)
+        return frozenset(self.taken)
 
     def fresh(self, wanted: str) -> str:
         """Adds and returns the requested id, or the next free one with a number."""
