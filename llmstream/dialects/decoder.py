@@ -295,26 +295,26 @@ class PayloadDecoder(Generic[T]):
             return encodable_value(json.loads(self.payload.decode("utf-8", "replace")))
 
     def _read(self, payloads: list[bytes]) -> None:
-        decode, on = self._decode, self.on
         for payload in payloads:
-            self.payload = payload
-            if self._include_raw:
-                self._raw(payload)
-            try:
-                wire = decode(payload)
-            except UNREADABLE as error:
-                if (second := self._decode_rejected(payload, error)) is None:
-                    if self.done:
-                        return
-                    continue
-                wire = second
-            on(wire)
+            self._read_one(payload)
             if self.done:
                 return
 
+    def _read_one(self, payload: bytes) -> None:
+        self.payload = payload
+        if self._include_raw:
+            self._raw(payload)
+        try:
+            wire = self._decode(payload)
+        except UNREADABLE as error:
+            if (second := self._decode_rejected(payload, error)) is None:
+                return
+            wire = second
+        self.on(wire)
+
     # Nearly all events are one more piece of an open block. A dialect may have a strict type for these: it is
     # decoded faster than the general type, and needs no checks for other fields. Other events are read by
-    # `_read` of this class.
+    # `_read_one`.
 
     @property
     def _tries_plain(self) -> bool:
@@ -325,7 +325,7 @@ class PayloadDecoder(Generic[T]):
         """Decodes an event other than a plain delta, after the preceding run of fragments, which ends."""
         if growing is not None:
             self.count(growing)
-        PayloadDecoder._read(self, [payload])
+        self._read_one(payload)
 
     def _end_plain(self, growing: GrowingInput | None, misses: int, events: int) -> None:
         """Ends a loop over plain deltas: counts the run of fragments at its end, and the misses."""

@@ -104,21 +104,21 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         """Decodes chunks. Nearly every one continues the open text and becomes a delta here."""
         # A strict type for such chunks costs less than looking for everything else in each (measured).
         decode, reported, blocks = decode_plain_chunk.decode, self._counts.reported, self._blocks
-        out, raw, read_other = self.out, self._include_raw, super()._read
+        out, raw, read_other = self.out, self._include_raw, self._read_one
         ready = self._named and not self.complete
         for payload in payloads:
             text_id = blocks.text_id
             # Between calls no prose is open: this decoder would raise an error for each of them, which takes
             # as long as to decode it.
             if text_id is None and blocks.reasoning_id is None and self._named:
-                read_other([payload])
+                read_other(payload)
                 if self.done:
                     return
                 continue
             try:
                 plain = decode(payload)
             except UNREADABLE:
-                read_other([payload])
+                read_other(payload)
             else:
                 if raw:
                     self._raw(payload)

@@ -77,7 +77,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
             super()._read(payloads)
             return
         decode, out, blocks, misses = decode_plain_chunk.decode, self.out, self._blocks, 0
-        read_other = super()._read
+        read_other = self._read_one
         for payload in payloads:
             text_id = blocks.text_id
             # Outside of an open text the chunk may name the response, or begin a block.
@@ -90,7 +90,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
                     if content:
                         out.append(TextDelta(content, text_id))
                     continue
-            read_other([payload])
+            read_other(payload)
             if self.done:
                 return
         if misses or self._misses:

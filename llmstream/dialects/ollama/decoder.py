@@ -64,7 +64,7 @@ class OllamaDecoder(PayloadDecoder[Line[Any]]):
             super()._read(payloads)
             return
         out, blocks, decode, misses = self.out, self._blocks, decode_plain_line.decode, 0
-        read_other = super()._read
+        read_other = self._read_one
         for payload in payloads:
             text_id = blocks.text_id
             # Outside of an open text the line may begin a block, and has the name of the model.
@@ -77,7 +77,7 @@ class OllamaDecoder(PayloadDecoder[Line[Any]]):
                     if not line.done and (text := line.message.content):
                         out.append(TextDelta(text, text_id))
                         continue
-            read_other([payload])
+            read_other(payload)
             if self.done:
                 return
         if misses or self._misses:

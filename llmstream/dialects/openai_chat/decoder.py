@@ -153,7 +153,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
             if growing is not None:
                 tools.count(growing)
                 growing = None
-            super()._read([payload])
+            self._read_one(payload)
             if self.done:
                 return
             ready = self._plain and not self._beginning

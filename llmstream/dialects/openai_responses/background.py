@@ -163,7 +163,7 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
         """Reads one payload. One that cannot be decoded still counts as an event."""
         before, defects = self._last, self.defects
         self._counted = False
-        super()._read([self._waiting.popleft()])
+        self._read_one(self._waiting.popleft())
         if not self._counted and self.defects > defects:
             self._last = before + 1
 
