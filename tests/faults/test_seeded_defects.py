@@ -462,11 +462,11 @@ def test_each_row_and_threat_has_a_defect() -> None:
 
 
 async def test_own_defect_is_a_typed_error_too(monkeypatch) -> None:
-    def fails(self: object, payloads: object) -> None:
+    def fails(self: object, payload: object) -> None:
         raise KeyError("of ours")
 
     wire = WIRES["anthropic"]
-    monkeypatch.setattr(decoder.PayloadDecoder, "_read", fails)
+    monkeypatch.setattr(decoder.PayloadDecoder, "_read_one", fails)
     async with FaultServer(answered(wire, wire.whole)) as server, no_leaks():
         stream = model(wire, server).stream("Hi", errors="events")
         await stream.collect()
