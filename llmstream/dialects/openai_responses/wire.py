@@ -18,6 +18,7 @@ __all__ = [
     "KEY",
     "LISTED",
     "TERMINAL",
+    "PlainEvent",
     "WireEvent",
     "annotation_of",
     "ending",
@@ -81,8 +82,15 @@ class WireEvent(msgspec.Struct, gc=False):
     object: Any = None
 
 
+class PlainPart(msgspec.Struct, gc=False):
+    """A part of a message, at its begin or complete."""
+
+    type: str = ""
+    logprobs: list[None] | None = None
+
+
 class PlainEvent(msgspec.Struct, gc=False):
-    """A piece of text or of the arguments of a call, as nearly all events are; or all arguments again.
+    """A piece of text or of the arguments of a call, as nearly all events are; or all of it again.
 
     Any type of event is accepted: to raise an error costs as much as to decode four pieces. Fields are in the
     order of the wire, in which they are found first.
@@ -94,6 +102,7 @@ class PlainEvent(msgspec.Struct, gc=False):
     delta: str = ""
     logprobs: list[None] | None = None
     arguments: str = ""
+    part: PlainPart | None = None
 
 
 events: Final = msgspec.json.Decoder(WireEvent)
@@ -127,8 +136,8 @@ _KNOWN_FIELDS: Final = frozenset(
     | {"incomplete_details", "background"}
 )
 
-# Fields that repeat the request: the tools may be longer than the answer.
-_REQUEST_FIELDS: Final = frozenset(
+# And fields that repeat the request: the tools may be longer than the answer.
+_LEFT_OUT: Final = _KNOWN_FIELDS | frozenset(
     {"input", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls"}
     | {"previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"}
     | {"reasoning", "safety_identifier", "store", "temperature", "text", "tool_choice", "tools"}
@@ -142,7 +151,7 @@ def finish_fields(response: dict[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in response.items()
-        if name not in _KNOWN_FIELDS and name not in _REQUEST_FIELDS and value not in (None, [], {})
+        if name not in _LEFT_OUT and value not in (None, [], {})
     }
 
 
@@ -221,6 +230,8 @@ def _details(raw: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _count(raw: dict[str, Any], name: str) -> int | None:
     value = raw.get(name)
+    if type(value) is int:
+        return value
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value // 1:
         return int(value)
     return None
@@ -234,6 +245,8 @@ _ORDINARY = frozenset(
 
 def extras_of(wire: dict[str, Any]) -> dict[str, Any]:
     """Returns the unusual fields of an item, which the vendor wants back, such as phase and namespace."""
+    if wire.keys() <= _ORDINARY:  # nearly always
+        return {}
     return {k: v for k, v in wire.items() if k not in _ORDINARY and v is not None}
 
 
