@@ -54,6 +54,8 @@ def objects_in(value: object) -> list[dict[str, Any]]:
 
 def token_count(value: object) -> int | None:
     """Reads a number of tokens, also from a float or text; None for anything else."""
+    if value is None:
+        return None
     if type(value) is int:
         return value if -(2**63) < value < 2**63 else None
     if isinstance(value, str) and value.isdecimal() and len(value) < 19:
