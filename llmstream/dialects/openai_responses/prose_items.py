@@ -122,10 +122,10 @@ class Messages:
                 text = part.get("refusal" if refusal else "text")
                 self.text(item, text, ("content", place), refusal=refusal)
             # Annotations arrived one by one before; the complete item repeats them.
-            if not cited:
-                for annotation in objects_in(part.get("annotations")):
+            if not cited and (annotations := part.get("annotations")):
+                for annotation in objects_in(annotations):
                     self.cite(item, annotation)
-        logprobs = [one for part in content for one in objects_in(part.get("logprobs"))]
+        logprobs = [one for part in content if part.get("logprobs") for one in objects_in(part["logprobs"])]
         # Some servers send log probabilities only here.
         if len(logprobs) > len(item.logprobs):
             item.logprobs = logprobs

@@ -191,18 +191,19 @@ def read_usage(raw: object) -> Usage:
     """Reads a usage object; missing counts are None."""
     if not isinstance(raw, dict) or not raw:
         return Usage()
-    given, made = _details(raw, "input_tokens_details"), _details(raw, "output_tokens_details")
-    input_tokens, output_tokens = _count(raw, "input_tokens"), _count(raw, "output_tokens")
-    total = _count(raw, "total_tokens")
+    given, made = raw.get("input_tokens_details"), raw.get("output_tokens_details")
+    given, made = given if isinstance(given, dict) else {}, made if isinstance(made, dict) else {}
+    input_tokens, output_tokens = _count(raw.get("input_tokens")), _count(raw.get("output_tokens"))
+    total = _count(raw.get("total_tokens"))
     if total is None and input_tokens is not None and output_tokens is not None:
         total = input_tokens + output_tokens
     return Usage(
         input_tokens,
         output_tokens,
         total,
-        _count(made, "reasoning_tokens"),
-        _count(given, "cached_tokens"),
-        _count(given, "cache_write_tokens"),
+        _count(made.get("reasoning_tokens")),
+        _count(given.get("cached_tokens")),
+        _count(given.get("cache_write_tokens")),
         raw,
     )
 
@@ -223,14 +224,8 @@ def write_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _details(raw: dict[str, Any], name: str) -> dict[str, Any]:
-    details = raw.get(name)
-    return details if isinstance(details, dict) else {}
-
-
-def _count(raw: dict[str, Any], name: str) -> int | None:
-    value = raw.get(name)
-    if type(value) is int:
+def _count(value: Any) -> int | None:
+    if value is None or type(value) is int:
         return value
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value // 1:
         return int(value)
