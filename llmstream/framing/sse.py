@@ -39,7 +39,7 @@ def payloads_of_run(text: bytes, end: int, eol: bytes) -> list[bytes] | None:
     if head is None:
         return None
     pieces = text.split(blank + head)
-    first: list[bytes] = []
+    payloads: list[bytes] = []
     # The block behind the end may begin like the others.
     unfinished = text.startswith(head, end)
     if unfinished:
@@ -52,20 +52,21 @@ def payloads_of_run(text: bytes, end: int, eol: bytes) -> list[bytes] | None:
             pieces[-1] = pieces[-1][: end - len(text) - len(blank)]
         if text.startswith(head):
             pieces[0] = pieces[0][len(head) :]
-        else:
-            first = pieces.pop(0).split(blank)
+        elif not _read_blocks(pieces.pop(0).split(blank), eol, payloads):
+            return None
     # The syntax drops one space after the colon. The split drops none here, so a block with one would keep
     # it.
     if head[-1:] == b":" and any(piece[:1] == b" " for piece in pieces):
         return None
+    # Where blocks of another name follow, a piece has line ends. Nearly always only the last one has, and a
+    # search of all others together is cheaper than one of each; of a number, as `in` raises an error inside
+    # first for anything else (2,000 instructions).
+    last = pieces.pop()
     joined = b"".join(pieces)
-    # A search of all payloads is cheaper than one of each; of a number, as `in` raises an error inside first
-    # for anything else (2,000 instructions).
-    if not first and _LF not in joined and _CR not in joined:
-        return pieces
-    payloads: list[bytes] = []
-    if not _read_blocks(first, eol, payloads):
-        return None
+    if _LF in joined or _CR in joined:
+        pieces.append(last)
+    else:
+        payloads, pieces = payloads + pieces if payloads else pieces, [last]
     for piece in pieces:
         if _LF in piece or _CR in piece:
             piece, *others = piece.split(blank)
