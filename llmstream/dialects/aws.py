@@ -8,7 +8,8 @@ source: Amazon Bedrock API reference, ConverseStream and InvokeModelWithResponse
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -35,6 +36,9 @@ _NAME_CHARS: Final = 128
 # repeat none.
 _BLOCKS: Final = 16
 _BLOCK_BYTES: Final = 512
+
+# Of all responses of a process, on both of Bedrock's wires.
+_SHARED_BLOCKS: Final = 64
 
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
@@ -77,16 +81,20 @@ _CREDENTIALS: Final = frozenset(
 _RETRYABLE_ORIGINALS: Final = frozenset({408, 409, 424, 425, 429})
 
 
+Reading: TypeAlias = Callable[[Mapping[str, HeaderValue]], Callable[[bytes], bytes]]
+
+
 class AWSFrames:
     """Framing for `PayloadDecoder`: one payload for each message of an AWS event stream.
 
-    reading: returns, for the headers of a message, what turns its bytes into the payload
+    reading: returns, for the headers of a message, what turns its bytes into the payload; a function of a
+             module, because its results are shared by all responses
     error:   set by an exception message, or by bytes that cannot be decoded
     """
 
     def __init__(
         self,
-        reading: Callable[[Mapping[str, HeaderValue]], Callable[[bytes], bytes]],
+        reading: Reading,
         *,
         provider: str,
         max_bytes: int,
@@ -109,35 +117,56 @@ class AWSFrames:
         for block, payload in self._messages.split(chunk):
             # A measured hot loop: to read headers, and to look for an exception, takes as long as all else.
             if (read := readers.get(block)) is None:
+                small = len(block) <= _BLOCK_BYTES
                 try:
-                    headers = read_headers(block)
+                    found = (_known_reader if small else _reader)(self._reading, block)
                 except ProtocolError as damage:
                     self._messages.fail(damage)
                     self.error = damage
                     return payloads
-                self.error = exception_of(Message(dict(headers), payload), provider=self._provider)
-                if self.error is not None:
+                if found is None:
+                    message = Message(dict(read_headers(block)), payload)
+                    self.error = exception_of(message, provider=self._provider)
                     return payloads
-                read = self._reading(headers)
-                if len(readers) < _BLOCKS and len(block) <= _BLOCK_BYTES:
+                read = found
+                if small and len(readers) < _BLOCKS:
                     readers[block] = read
             payloads.append(read(payload))
         self.error = self._messages.error
         return payloads
 
 
-def exception_of(message: Message, *, provider: str) -> LLMStreamError | None:
-    """Returns the error that a message of the stream reports; None for events.
+def _reader(reading: Reading, block: bytes) -> Callable[[bytes], bytes] | None:
+    """What reads the payloads of messages with these headers; None if they report an exception.
+
+    raises: ProtocolError for headers that cannot be decoded
+    """
+    headers = read_headers(block)
+    return None if _exception_name(headers) is not None else reading(headers)
+
+
+# Each response has the same five or six blocks, and to read one takes as long as five events of text.
+_known_reader: Final = lru_cache(_SHARED_BLOCKS)(_reader)
+
+
+def _exception_name(headers: Mapping[str, HeaderValue]) -> str | None:
+    """Name of the exception that a message reports; None for events.
 
     Older senders name an exception in `:event-type` alone.
     """
-    headers = message.headers
     kind = headers.get(":exception-type") or headers.get(":error-code")
     if headers.get(":message-type") not in ("exception", "error"):
         kind = headers.get(":event-type")
         if not isinstance(kind, str) or not kind.endswith("Exception"):
             return None
-    name = str(kind or "exception")[:_NAME_CHARS]
+    return str(kind or "exception")[:_NAME_CHARS]
+
+
+def exception_of(message: Message, *, provider: str) -> LLMStreamError | None:
+    """Returns the error that a message of the stream reports; None for events."""
+    headers, name = message.headers, _exception_name(message.headers)
+    if name is None:
+        return None
     error_body = _error_body(message.payload) or {"message": str(headers.get(":error-message", ""))}
     return _typed(name, error_body, status=status_of(name), headers={}, provider=provider)
 

@@ -54,6 +54,8 @@ def objects_in(value: object) -> list[dict[str, Any]]:
 
 def token_count(value: object) -> int | None:
     """Reads a number of tokens, also from a float or text; None for anything else."""
+    if value is None:
+        return None
     if type(value) is int:
         return value if -(2**63) < value < 2**63 else None
     if isinstance(value, str) and value.isdecimal() and len(value) < 19:
@@ -77,13 +79,14 @@ class UsageCounts:
     depends on its own size only.
 
     read: converts the vendor's object to `Usage`
-    hold: called with the memory by which it grows, in bytes; see `PayloadDecoder.hold`
+    hold: called with the memory by which it grows, in bytes; see `PayloadDecoder.hold`. None where the number
+          of fields is limited
     """
 
     _usage: Usage | None = Usage()
 
     def __init__(
-        self, read: Callable[[dict[str, Any]], Usage], hold: Callable[[int], object] = lambda size: None
+        self, read: Callable[[dict[str, Any]], Usage], hold: Callable[[int], object] | None = None
     ) -> None:
         self._read = read
         self._hold = hold
@@ -93,7 +96,13 @@ class UsageCounts:
         """Adds one report; nulls, and reports that are not objects, are ignored."""
         if not isinstance(stated, dict) or not stated:
             return
-        known, grown = self._known, 0
+        self._usage = None
+        known, grown, hold = self._known, 0, self._hold
+        if hold is None:
+            for name, value in stated.items():
+                if value is not None or name not in known:
+                    known[name] = value
+            return
         for name, value in stated.items():
             if name not in known:
                 grown += text_size(name) + _size(value)
@@ -102,9 +111,8 @@ class UsageCounts:
             else:
                 continue
             known[name] = value
-        self._usage = None
         if grown:
-            self._hold(grown)
+            hold(grown)
 
     def __len__(self) -> int:
         return len(self._known)

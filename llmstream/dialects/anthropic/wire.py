@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from llmstream.dialects.aws import AWSFrames
 from llmstream.dialects.json_text import encodable_value
 from llmstream.events import FinishReason, Source, Usage
-from llmstream.framing.aws_event_stream import encode_message
+from llmstream.framing.aws_event_stream import HeaderValue, encode_message
 
 __all__ = [
     "FINISH_REASONS",
@@ -164,7 +165,7 @@ def write_usage(usage: Usage) -> dict[str, Any]:
 
 def count(value: Any) -> int | None:
     """Reads a number of tokens, in any form; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return int(value) if value == value // 1 and abs(value) < 2**63 else None
 
@@ -243,7 +244,7 @@ _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 def invoke_frames(*, provider: str, max_bytes: int) -> AWSFrames:
     """The framing of Bedrock's InvokeModel; the payloads equal those of the SSE stream."""
-    return AWSFrames(lambda headers: _payload, provider=provider, max_bytes=max_bytes)
+    return AWSFrames(_reading, provider=provider, max_bytes=max_bytes)
 
 
 def invoke_frame(payload: bytes) -> bytes:
@@ -252,6 +253,10 @@ def invoke_frame(payload: bytes) -> bytes:
     return encode_message(
         {":event-type": "chunk", ":content-type": "application/json", ":message-type": "event"}, body
     )
+
+
+def _reading(headers: Mapping[str, HeaderValue]) -> Callable[[bytes], bytes]:
+    return _payload
 
 
 def _payload(payload: bytes) -> bytes:

@@ -129,7 +129,8 @@ decode_plain_event = msgspec.json.Decoder(PlainEvent)
 def read_usage(raw: dict[str, Any]) -> Usage:
     """Converts the vendor's usage object."""
     uncached, made = token_count(raw.get("inputTokens")), token_count(raw.get("outputTokens"))
-    read, written = _cached(raw, "cacheReadInputToken"), _cached(raw, "cacheWriteInputToken")
+    read = _cached(raw, "cacheReadInputTokens", "cacheReadInputTokenCount")
+    written = _cached(raw, "cacheWriteInputTokens", "cacheWriteInputTokenCount")
     given = None if uncached is None else uncached + (read or 0) + (written or 0)
     total = token_count(raw.get("totalTokens"))
     if total is None and given is not None and made is not None:
@@ -162,10 +163,9 @@ def write_usage(usage: Usage) -> dict[str, Any]:
     return raw
 
 
-def _cached(raw: dict[str, Any], stem: str) -> int | None:
-    """Reads a count by its current or its former name."""
-    count = token_count(raw.get(f"{stem}s"))
-    return token_count(raw.get(f"{stem}Count")) if count is None else count
+def _cached(raw: dict[str, Any], name: str, former_name: str) -> int | None:
+    count = token_count(raw.get(name))
+    return token_count(raw.get(former_name)) if count is None else count
 
 
 # Framing: AWS messages with the event's name in a header.

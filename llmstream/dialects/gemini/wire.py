@@ -213,10 +213,7 @@ def model_of(url: str) -> str | None:
 # source: UsageMetadata in the references of the Gemini API and of Vertex AI
 
 # Chunks whose counts are stored before they are merged: enough to make merging cheap, few enough for memory.
-_MAX_HELD: Final = 64
-
-# Of a chunk whose counts are stored.
-_SMALL_BYTES: Final = 64 * 1024
+_MAX_HELD_BYTES: Final = 256 * 1024
 
 _DIGITS: Final = b"0123456789"
 _A_DIGIT: Final = re.compile(r"[0-9]").search
@@ -233,6 +230,7 @@ class Counts:
 
     def __init__(self) -> None:
         self.reported: list[msgspec.Raw] = []
+        self._held_bytes = 0
         self._known = UsageCounts(read_usage)
 
     def add(self, counts: Any) -> None:
@@ -245,10 +243,11 @@ class Counts:
 
         payloads: the latest; stored counts keep theirs in memory
         """
-        if len(self.reported) >= _MAX_HELD or (
-            self.reported and max(map(len, payloads), default=0) > _SMALL_BYTES
-        ):
-            self._merge()
+        if self.reported:
+            # Once a chunk of 16 KiB, merging was 12 % of a response.
+            self._held_bytes += sum(map(len, payloads))
+            if self._held_bytes > _MAX_HELD_BYTES:
+                self._merge()
         return len(self._known) <= _MAX_FIELDS
 
     @property
@@ -268,6 +267,7 @@ class Counts:
                 self._known.add(_counts_of(raw))
         self._known.add(counts)
         self.reported.clear()
+        self._held_bytes = 0
 
 
 def _counts_of(raw: msgspec.Raw) -> Any:

@@ -170,6 +170,8 @@ def _is_complete(line: bytes) -> bool:
 
 
 def _count(value: Any) -> int | None:
+    if type(value) is int or value is None:
+        return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     # Also from a float, which some compatible servers send; not from nan or infinity.
@@ -179,6 +181,6 @@ def _count(value: Any) -> int | None:
 def _usage(wire: Line[Any]) -> Usage:
     """Reads the counts of the last line; that of the prompt is missing if all of it was cached."""
     raw = {name: value for name in USAGE_FIELDS if (value := _count(getattr(wire, name))) is not None}
-    given, made = _count(wire.prompt_eval_count), _count(wire.eval_count)
+    given, made = raw.get("prompt_eval_count"), raw.get("eval_count")
     total = given + made if given is not None and made is not None else None
     return Usage(given, made, total, raw=raw or None)

@@ -86,12 +86,9 @@ class OpenAIResponsesDecoder(PayloadDecoder[WireEvent]):
                 item, delta = by_place.get(event.output_index), event.delta
                 if item is not None and delta:
                     if event.type == "response.output_text.delta":
-                        if (
-                            item.block is not None
-                            and event.content_index == 0
-                            and not event.logprobs
-                            and item.given
-                        ):
+                        if item.block is not None and event.content_index == 0 and not event.logprobs:
+                            if not item.given:
+                                item.given.add(("content", 0))
                             out.append(TextDelta(delta, item.block))
                             continue
                     elif event.type == "response.function_call_arguments.delta" and item.call_id is not None:
@@ -123,6 +120,12 @@ class OpenAIResponsesDecoder(PayloadDecoder[WireEvent]):
                     if self.done:
                         return
                     continue
+                elif (
+                    item is not None
+                    and item.kind == "message"
+                    and self._response.messages.on_plain(item, event)
+                ):
+                    continue
             misses += 1
             self._read_other(payload, growing)
             growing = None
@@ -143,8 +146,15 @@ class ResponseReader:
     reader: the decoder; events go to its `out`
     """
 
+    # Defaults on the class: to set each takes as long as to append an event, and most never change.
+    response_id: str | None = None
+    _named = False
+    _broken = False  # whether the input of a call was interrupted
+    _earlier: Usage | None = None  # of the responses that this one succeeds
+    _audio: Base64Pieces | None = None
+    _transcript_item: OpenItem | None = None
+
     def __init__(self, reader: PayloadDecoder[Any]) -> None:
-        self.response_id: str | None = None
         self.items = OpenItems(reader)
         sources = Sources(reader)
         self.messages = Messages(reader, self.items, sources)
@@ -153,11 +163,6 @@ class ResponseReader:
         self._sources = sources
         self._by_place = self.items.by_place
         self._reader = reader
-        self._named = False
-        self._broken = False  # whether the input of a call was interrupted
-        self._earlier: Usage | None = None  # of the responses that this one succeeds
-        self._audio = Base64Pieces()
-        self._transcript_item: OpenItem | None = None
 
     def on(self, wire: WireEvent) -> None:
         """Maps one event to ours. Most events are deltas of text, which are checked first."""
@@ -197,7 +202,7 @@ class ResponseReader:
     def conclude(self, kind: str, response: dict[str, Any] | None) -> None:
         """Handles the last event of the response."""
         response = response or {}
-        self._on_response(WireEvent(response=response))
+        self._introduce(response)
         usage = read_usage(response.get("usage"))
         if usage.raw is not None:
             self._reader.reported_usage = usage
@@ -226,10 +231,13 @@ class ResponseReader:
     # The response.
 
     def _on_response(self, wire: WireEvent) -> None:
-        """Emits id and model of the response, once."""
         # A stream that was resumed may begin with any event.
-        response = wire.response
-        if self._named or response is None:
+        if wire.response is not None:
+            self._introduce(wire.response)
+
+    def _introduce(self, response: dict[str, Any]) -> None:
+        """Emits id and model of the response, once."""
+        if self._named:
             return
         model, number = response.get("model"), response.get("id")
         model = model if isinstance(model, str) and model else None
@@ -297,7 +305,8 @@ class ResponseReader:
     def _finish_metadata(self, response: dict[str, Any]) -> Metadata | None:
         metadata = {"response_id": self.response_id} if self.response_id else {}
         metadata |= finish_fields(response)
-        self._warn_of_removed(response.get("input_transformations"))
+        if "input_transformations" in response:
+            self._warn_of_removed(response["input_transformations"])
         return {KEY: metadata} if metadata else None
 
     def _warn_of_removed(self, changes: object) -> None:
@@ -386,6 +395,8 @@ class ResponseReader:
 
     def _on_audio(self, wire: WireEvent) -> None:
         if isinstance(wire.delta, str):
+            if self._audio is None:
+                self._audio = Base64Pieces()
             before = self._audio.size
             self._audio.add(wire.delta)
             self._reader.hold(self._audio.size - before)
@@ -397,8 +408,8 @@ class ResponseReader:
         self.messages.text(self._transcript_item, wire.delta, ("content", 0))
 
     def _end_audio(self, _: WireEvent | None = None) -> None:
-        recording, self._audio = self._audio, Base64Pieces()
-        if not recording:
+        recording, self._audio = self._audio, None
+        if recording is None or not recording:
             return
         self._reader.let_go(recording.size)
         try:

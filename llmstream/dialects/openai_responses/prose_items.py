@@ -12,7 +12,15 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from llmstream.dialects.decoder import PayloadDecoder
-from llmstream.dialects.openai_responses.wire import KEY, LISTED, Place, WireEvent, extras_of, source_of
+from llmstream.dialects.openai_responses.wire import (
+    KEY,
+    LISTED,
+    Place,
+    PlainEvent,
+    WireEvent,
+    extras_of,
+    source_of,
+)
 from llmstream.dialects.payload_size import held_size
 from llmstream.dialects.wire_values import objects_in
 from llmstream.errors import LimitExceeded
@@ -161,6 +169,9 @@ class OpenItems:
 # Memory of a place in a CPython set.
 _NAME_BYTES: Final = 64
 
+# Events with the complete text of which the fragments came before.
+_REPEATING: Final = frozenset({"response.output_text.done", "response.content_part.done"})
+
 
 class Sources:
     """Sources of a response, from annotations and from searches."""
@@ -255,10 +266,10 @@ class Messages:
                 text = part.get("refusal" if refusal else "text")
                 self.text(item, text, ("content", place), refusal=refusal)
             # Annotations arrived one by one before; the complete item repeats them.
-            if not cited:
-                for annotation in objects_in(part.get("annotations")):
+            if not cited and (annotations := part.get("annotations")):
+                for annotation in objects_in(annotations):
                     self.cite(item, annotation)
-        logprobs = [one for part in content for one in objects_in(part.get("logprobs"))]
+        logprobs = [one for part in content if part.get("logprobs") for one in objects_in(part["logprobs"])]
         # Some servers send log probabilities only here.
         if len(logprobs) > len(item.logprobs):
             item.logprobs = logprobs
@@ -266,6 +277,20 @@ class Messages:
             self._start(item)
         if item.block is not None:
             self.close(item, content)
+
+    def on_plain(self, item: OpenItem, event: PlainEvent) -> bool:
+        """Handles an event that only begins the text of a message, or repeats it; False for any other.
+
+        Each of them takes 15,000 to 25,000 instructions to decode and handle as the events that they may be.
+        """
+        part, given = event.part, ("content", event.content_index) in item.given
+        if item.done or event.logprobs or (part is not None and part.logprobs):
+            return False
+        if event.type == "response.content_part.added" and part is not None and part.type == "output_text":
+            if item.block is None:
+                self._start(item)
+            return True
+        return given and event.type in _REPEATING
 
     def close(self, item: OpenItem, content: list[dict[str, Any]] = []) -> None:
         """Closes the text of a message, with annotations and log probabilities as metadata."""

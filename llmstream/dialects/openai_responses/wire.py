@@ -18,6 +18,7 @@ __all__ = [
     "KEY",
     "LISTED",
     "TERMINAL",
+    "PlainEvent",
     "WireEvent",
     "annotation_of",
     "ending",
@@ -81,8 +82,15 @@ class WireEvent(msgspec.Struct, gc=False):
     object: Any = None
 
 
+class PlainPart(msgspec.Struct, gc=False):
+    """A part of a message, at its begin or complete."""
+
+    type: str = ""
+    logprobs: tuple[()] | None = None
+
+
 class PlainEvent(msgspec.Struct, gc=False):
-    """A piece of text or of the arguments of a call, as nearly all events are; all arguments; or an item.
+    """A piece of text or of the arguments of a call, as nearly all events are; all of it again; or an item.
 
     Any type of event is accepted: to raise an error costs as much as to decode four pieces. Fields are in the
     order of the wire, in which they are found first.
@@ -95,6 +103,7 @@ class PlainEvent(msgspec.Struct, gc=False):
     logprobs: tuple[()] | None = None
     arguments: str = ""
     item: dict[str, Any] | None = None
+    part: PlainPart | None = None
 
 
 events: Final = msgspec.json.Decoder(WireEvent)
@@ -128,8 +137,8 @@ _KNOWN_FIELDS: Final = frozenset(
     | {"incomplete_details", "background"}
 )
 
-# Fields that repeat the request: the tools may be longer than the answer.
-_REQUEST_FIELDS: Final = frozenset(
+# And fields that repeat the request: the tools may be longer than the answer.
+_LEFT_OUT: Final = _KNOWN_FIELDS | frozenset(
     {"input", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls"}
     | {"previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"}
     | {"reasoning", "safety_identifier", "store", "temperature", "text", "tool_choice", "tools"}
@@ -143,7 +152,7 @@ def finish_fields(response: dict[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in response.items()
-        if name not in _KNOWN_FIELDS and name not in _REQUEST_FIELDS and value not in (None, [], {})
+        if name not in _LEFT_OUT and value not in (None, [], {})
     }
 
 
@@ -183,18 +192,19 @@ def read_usage(raw: object) -> Usage:
     """Reads a usage object; missing counts are None."""
     if not isinstance(raw, dict) or not raw:
         return Usage()
-    given, made = _details(raw, "input_tokens_details"), _details(raw, "output_tokens_details")
-    input_tokens, output_tokens = _count(raw, "input_tokens"), _count(raw, "output_tokens")
-    total = _count(raw, "total_tokens")
+    given, made = raw.get("input_tokens_details"), raw.get("output_tokens_details")
+    given, made = given if isinstance(given, dict) else {}, made if isinstance(made, dict) else {}
+    input_tokens, output_tokens = _count(raw.get("input_tokens")), _count(raw.get("output_tokens"))
+    total = _count(raw.get("total_tokens"))
     if total is None and input_tokens is not None and output_tokens is not None:
         total = input_tokens + output_tokens
     return Usage(
         input_tokens,
         output_tokens,
         total,
-        _count(made, "reasoning_tokens"),
-        _count(given, "cached_tokens"),
-        _count(given, "cache_write_tokens"),
+        _count(made.get("reasoning_tokens")),
+        _count(given.get("cached_tokens")),
+        _count(given.get("cache_write_tokens")),
         raw,
     )
 
@@ -215,13 +225,9 @@ def write_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _details(raw: dict[str, Any], name: str) -> dict[str, Any]:
-    details = raw.get(name)
-    return details if isinstance(details, dict) else {}
-
-
-def _count(raw: dict[str, Any], name: str) -> int | None:
-    value = raw.get(name)
+def _count(value: Any) -> int | None:
+    if value is None or type(value) is int:
+        return value
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value // 1:
         return int(value)
     return None
