@@ -151,6 +151,11 @@ class Conversation:
         return copy_messages(messages), given
 
     @property
+    def has_chat(self) -> bool:
+        """Whether a chat receives the messages as they come."""
+        return self._chat_turn is not None
+
+    @property
     def quiet(self) -> bool:
         """Whether errors are only reported as events."""
         return self.options.get("errors") == "events"

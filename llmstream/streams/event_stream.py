@@ -6,13 +6,13 @@ import asyncio
 import warnings
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, Unpack, overload
 
 from llmstream.accumulate.accumulator import Accumulator
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message, copy_messages
 from llmstream.errors import DeadlineExceeded, InvalidOutput, InvalidRequest, LLMStreamError
-from llmstream.events import Event, FinishReason, Usage, Warning
+from llmstream.events import Event, Finish, FinishReason, Usage, Warning
 from llmstream.other_sdks import STREAM, suggests
 from llmstream.streams.call import Call, CallingModel, ResponseInfo, ResumeToken, mark_message, response_info
 from llmstream.streams.conversation import CONTINUE_NOTE, Batch, ContinuationMarks, Conversation
@@ -47,6 +47,9 @@ else:
     T = TypeVar("T")
 
 __all__ = ["EventStream"]
+
+# Events of a complete response that are not accumulated before its message is read: some 16 KiB of its body.
+_MOST_HELD: Final = 256
 
 
 @suggests(STREAM)
@@ -83,6 +86,7 @@ class EventStream(AsyncOnly, Generic[T]):
         self._reader = Reading("stream")
         self._reading = False
         self._over = self._left = False
+        self._unadded = False  # whether the conversation lacks the message of the completed response
         self._forgotten = False  # the event loop closed the reader after its last reference was dropped
         self._token, self._from_start = token, from_start
         self._continues: ContinuationMarks | None = None
@@ -246,8 +250,10 @@ class EventStream(AsyncOnly, Generic[T]):
                 if self._over:  # closed meanwhile
                     return
             # Nothing is sent before this: a stream that is never read costs nothing.
-            call, turn = self._begin(), self._turn
+            call, turn, held = self._begin(), self._turn, False
             while batch := await call.next():
+                if held:
+                    self._catch_up()
                 if self._continues is not None:
                     batch = self._continues.mark(batch)
                 turn.begin(batch)
@@ -258,8 +264,11 @@ class EventStream(AsyncOnly, Generic[T]):
                 else:
                     for turn.seen, event in enumerate(batch, 1):  # cheaper than to add 1 for each event
                         yield event
-                self._catch_up()
-                turn.let_go()
+                # The last events are accumulated when a view of them is read: many readers need none.
+                held = type(batch[-1]) is Finish and len(batch) <= _MOST_HELD
+                if not held:
+                    self._catch_up()
+                    turn.let_go()
                 batch = []  # so that the next one can reuse its memory
             self._end(call)
         except GeneratorExit:
@@ -298,6 +307,11 @@ class EventStream(AsyncOnly, Generic[T]):
 
     def _end(self, call: Call) -> None:
         """Adds the message of a completed response to the conversation, unless the stream is closed."""
+        last = self._turn.current
+        if call.error is None and type(last) is Finish and not (self._left or self._conversation.has_chat):
+            self._over = self._unadded = True
+            self._spend(last.usage)
+            return
         fold = self._fold
         if call.error is not None:
             call.error.partial = fold.partial
@@ -317,7 +331,6 @@ class EventStream(AsyncOnly, Generic[T]):
         if self._over:
             return
         self._over = self._left = True
-        self._catch_up()
         if self._call is not None:
             self._call.close()
             self._spend(self.usage)
@@ -411,9 +424,10 @@ class EventStream(AsyncOnly, Generic[T]):
         return self._messages_from(self._asked)
 
     def _messages_from(self, start: int) -> list[Message]:
+        self._catch_up()
         messages = copy_messages(self._conversation.messages[start:])
         if not self._over:
-            messages += remains_of_broken_turn(self._folded_now().partial)
+            messages += remains_of_broken_turn(self._fold.partial)
         return messages
 
     async def _drop_eager(self) -> None:
@@ -500,6 +514,7 @@ class EventStream(AsyncOnly, Generic[T]):
 
     def _next_turn(self, message: Message) -> None:
         """Adds a message to the conversation; the stream continues with the response to it."""
+        self._catch_up()
         self._conversation.add([message])
         self._turn = self._conversation.next_turn(self._turn.current)
         self._call, self._over, self._reader.events = None, False, None
@@ -508,17 +523,19 @@ class EventStream(AsyncOnly, Generic[T]):
 
     @property
     def _fold(self) -> Accumulator:
+        self._catch_up()
         return self._turn.fold
 
     def _catch_up(self) -> None:
         """Accumulates the events that were read since the last call."""
-        if self._turn.catch_up():
-            fold = self._turn.fold
-            mark_message(fold.partial, self._answered_by(), fold, self._call)
-
-    def _folded_now(self) -> Accumulator:
-        self._catch_up()
-        return self._fold
+        turn = self._turn
+        if turn.catch_up():
+            mark_message(turn.fold.partial, self._answered_by(), turn.fold, self._call)
+        if self._unadded:
+            self._unadded = False
+            turn.let_go()
+            if turn.fold.partial.parts:
+                self._conversation.add([turn.fold.partial])
 
     @property
     def current(self) -> Event | None:
@@ -528,17 +545,17 @@ class EventStream(AsyncOnly, Generic[T]):
     @property
     def text(self) -> str:
         """The text of this response so far."""
-        return self._folded_now().text
+        return self._fold.text
 
     @property
     def reasoning(self) -> str:
         """The reasoning text of this response so far."""
-        return self._folded_now().reasoning
+        return self._fold.reasoning
 
     @property
     def warnings(self) -> list[Warning]:
         """What was omitted from the request or changed in it, and other warnings of this response."""
-        return list(self._folded_now().warnings)
+        return list(self._fold.warnings)
 
     @property
     def response(self) -> ResponseInfo:
@@ -547,7 +564,7 @@ class EventStream(AsyncOnly, Generic[T]):
         After a fallback it is the model that responds. The message has the same data, without headers
         and times, as `message.metadata["llmstream"]`.
         """
-        return response_info(self._answered_by(), self._folded_now(), self._call)
+        return response_info(self._answered_by(), self._fold, self._call)
 
     def _answered_by(self) -> str:
         """ "provider:model" of the responding model, as far as it is known."""
@@ -557,18 +574,18 @@ class EventStream(AsyncOnly, Generic[T]):
     @property
     def message(self) -> Message:
         """The message of this response so far; complete once it is over."""
-        return self._folded_now().partial
+        return self._fold.partial
 
     @property
     def usage(self) -> Usage:
         """Tokens of this response, as reported so far."""
-        fold = self._folded_now()
+        fold = self._fold
         return fold.usage if fold.finished or self._call is None else self._call.usage
 
     @property
     def finish_reason(self) -> FinishReason | None:
         """Why the model ended; None before that."""
-        return self._folded_now().finish_reason
+        return self._fold.finish_reason
 
     @property
     def error(self) -> LLMStreamError | None:
@@ -578,7 +595,7 @@ class EventStream(AsyncOnly, Generic[T]):
     @property
     def accumulator(self) -> Accumulator:
         """The accumulator of this response: tool inputs, warnings, response id and so on."""
-        return self._folded_now()
+        return self._fold
 
     @property
     def object(self) -> T:
