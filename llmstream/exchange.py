@@ -20,7 +20,6 @@ __all__ = [
     "public_address",
     "redact_headers",
     "shown_address",
-    "without_body",
     "without_user",
 ]
 
@@ -66,11 +65,6 @@ class HttpRequest(msgspec.Struct, frozen=True):
     def json(self) -> Any:
         """Returns the parsed body."""
         return msgspec.json.decode(self.body)
-
-
-def without_body(http: HttpRequest) -> HttpRequest:
-    """Returns the request with an empty body."""
-    return HttpRequest(http.url, b"", http.headers, http.method)
 
 
 class HttpResponse(msgspec.Struct, frozen=True):

@@ -85,6 +85,9 @@ _PARTS: Final = frozenset(
     kind for kind, (move, _) in _TABLE.items() if move == "part" and kind not in (ErrorEvent, RetryNotice)
 )
 
+# One for all: each open stream has a guard, and an empty set takes 216 bytes.
+_NONE_BROKEN: Final[frozenset[Family]] = frozenset()
+
 TRUNCATING: Final = frozenset({"length", "content-filter", "error"})
 """Finish reasons after which a tool input may have stayed incomplete."""
 
@@ -244,7 +247,7 @@ class Guard:
         self._open_texts: dict[str, None] = {}
         self._used = UniqueIds()
         self._alias: dict[tuple[Family, str], str] = {}
-        self._broken: frozenset[Family] = frozenset()  # of blocks that ended as incomplete
+        self._broken = _NONE_BROKEN  # families of blocks that ended as incomplete
         # Ids of calls and of incomplete inputs: no other call may have them. A dict, since an empty set takes
         # 216 bytes and each open stream has a guard.
         self._settled: dict[str, None] = {}
@@ -376,7 +379,7 @@ class Guard:
             # They belong to the void response, and iteration would raise the first of them at the
             # end.
             self.errors.clear()
-            self._broken = frozenset()
+            self._broken = _NONE_BROKEN
         elif type(event) is Finish:
             # Prose without its end is still readable; an input without its end is not.
             if "tool-input" in self._open.values():

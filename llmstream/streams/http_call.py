@@ -32,7 +32,7 @@ from llmstream.events import (
     Usage,
     Warning,
 )
-from llmstream.exchange import HttpRequest, without_body
+from llmstream.exchange import HttpRequest
 from llmstream.streams.answer import Answer
 from llmstream.streams.attempts import Attempts, budget_of, wait_before_retry_s
 from llmstream.streams.call_plan import Plan, Prepared
@@ -79,7 +79,7 @@ class HTTPCall:
         self._guarded: GuardedDecoder | None = None
         self._answer: Answer | None = None
         self._permit: Permit | None = None
-        self._http: HttpRequest | None = None  # as sent last, once answered without its body
+        self._http: HttpRequest | None = None  # as sent last, until it has content
         self._warnings: Sequence[Warning] = ()  # of the attempt's request
         self._headers: Mapping[str, str] = {}  # of the attempt's response
         self._reported_errors = 0
@@ -269,6 +269,8 @@ class HTTPCall:
                 self.close()
                 raise
             else:
+                # A body may have megabytes of images, and the response may take minutes.
+                self._http, self._warnings = None, ()
                 budget.give_back()
                 if plan.adapter is not None:
                     plan.adapter.confirm()
@@ -337,8 +339,9 @@ class HTTPCall:
         return await self._sent(await self._prepared(prepare))
 
     async def _sent(self, prepared: Prepared) -> Body:
-        plan, self._http = self._plan, prepared.http
+        plan = self._plan
         if self._answer is None:  # otherwise this continues an answer
+            self._http = prepared.http
             self._paid = _NO_TOKENS
             self._guarded = self._follow = None
             self._warnings = prepared.encoded.warnings
@@ -351,8 +354,6 @@ class HTTPCall:
             body = await ask(prepared.http, plan.deadlines, plan.session, plan.sockets, plan.decode_error)
         else:
             body = await send(prepared.http, plan.deadlines, plan.session)
-        # A body may have megabytes of images, and the response may take minutes. Errors show only the rest.
-        self._http = without_body(prepared.http)
         return body if plan.body is None else plan.body(body)
 
     async def _prepared_in_turn(

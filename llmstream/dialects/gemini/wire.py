@@ -213,7 +213,7 @@ def model_of(url: str) -> str | None:
 # source: UsageMetadata in the references of the Gemini API and of Vertex AI
 
 # Chunks whose counts are stored before they are merged: enough to make merging cheap, few enough for memory.
-_MAX_HELD_BYTES: Final = 256 * 1024
+_MAX_HELD_BYTES: Final = 128 * 1024
 
 _DIGITS: Final = b"0123456789"
 _A_DIGIT: Final = re.compile(r"[0-9]").search
