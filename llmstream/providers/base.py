@@ -375,16 +375,16 @@ class Provider:
                 error.args = (error.message,)
             raise
         routed = self.route(self.address(base_url, env), http, model, env)
+        from_env = {name: value for name, var in self.header_env.items() if (value := env.get(var))}
         credentials = auth(key) if key is not None else {}
         # From the most general to the caller's own, which wins.
-        groups = (routed.headers, self.headers, self._from_env(env), credentials, headers or {})
+        groups = (routed.headers, self.headers, from_env, credentials, headers or {})
         try:
             # Lower case, so that each name occurs once, however each group spells it. A name without capitals
             # stays the same object: each open stream holds its headers.
             merged = {
                 name if str.islower(name) else name.lower(): value
                 for group in groups
-                if group
                 for name, value in group.items()
             }
         except TypeError:
@@ -443,11 +443,6 @@ class Provider:
         key: the caller's
         """
         return None
-
-    def _from_env(self, env: Mapping[str, str]) -> dict[str, str]:
-        if not self.header_env:
-            return {}
-        return {name: value for name, var in self.header_env.items() if (value := env.get(var))}
 
     def _credentials(self, given: str | None, env: Mapping[str, str]) -> tuple[str | None, Auth]:
         """The key or token, and the headers for it."""

@@ -78,11 +78,9 @@ def deadline_error(which: str, limit_s: float) -> DeadlineExceeded:
 def hard_due(deadlines: Deadlines, *, step_started: float | None, total_started: float) -> Due | None:
     """The next deadline that does not depend on idle time; a step that has not begun has none."""
     step_s, total_s = deadlines.step_s, deadlines.total_s
+    step = None if step_s is None or step_started is None else (step_started + step_s, "step", step_s)
     total = None if total_s is None else (total_started + total_s, "total", total_s)
-    if step_s is None or step_started is None:
-        return total
-    at = step_started + step_s
-    return (at, "step", step_s) if total is None or at <= total[0] else total
+    return sooner(step, total)
 
 
 def sooner(first: Due | None, second: Due | None) -> Due | None:
@@ -147,13 +145,12 @@ class Watchdog:
         self._abort = _ignore
 
     def _due(self, now: float) -> Due | None:
-        (which, limit), hard = self._soft, self._hard
+        which, limit = self._soft
         if limit is None:
-            return hard
+            return self._hard
         since = self.waiting_since
         # Idle time does not count while the consumer works: the deadline is postponed until it waits again.
-        at = (now if since is None else since) + limit
-        return (at, which, limit) if hard is None or at <= hard[0] else hard
+        return sooner(((now if since is None else since) + limit, which, limit), self._hard)
 
     def _arm(self, now: float) -> None:
         self.stop()
