@@ -113,7 +113,7 @@ def _read_blocks(blocks: list[bytes], eol: bytes, payloads: list[bytes]) -> bool
 def payloads_of_lines(text: bytes, end: int) -> list[bytes] | None:
     """Returns the payloads of blocks that all have a name, or all have none; None if one has another shape.
 
-    Of a few blocks, as at the begin and the end of a response, where each has another name: a third of the
+    Of a few blocks, as at the start and the end of a response, where each has another name: a third of the
     instructions of `payloads_of_run`, which takes less once there are many.
 
     text: starts a block, is without CR
@@ -135,7 +135,7 @@ def payloads_of_lines(text: bytes, end: int) -> list[bytes] | None:
 
 
 def _is_begun(text: bytes) -> bool:
-    """Whether a text is the begin of one block, of the shapes that providers send."""
+    """Whether a text is the start of one block, of the shapes that providers send."""
     return text.startswith(_FIELDS) and _CR not in text and b"\n\n" not in text
 
 
@@ -143,8 +143,6 @@ _T = TypeVar("_T")
 
 _BOM = b"\xef\xbb\xbf"
 _COLON = 0x3A  # starts a comment
-# Of `data`, `event` and a comment.
-_FIRST_BYTES = (b"d", b"e", b":")
 _FIELDS = (b"data:", b"event:")
 # The longest decimal that int() reads under every allowed interpreter setting (sys.set_int_max_str_digits).
 _MAX_RETRY_DIGITS = 640
@@ -210,7 +208,7 @@ class SSEDecoder:
         self.retry: int | None = None
         self.error: LLMStreamError | None = None
         self._line = bytearray()  # the unfinished line, LF-free
-        self._rest = b""  # the begin of a block behind a run, not read yet; then no other state is held
+        self._rest = b""  # the start of a block behind a run, not read yet; then no other state is held
         self._at_start = True  # a byte order mark may still come
         self._after_cr = False  # the last byte was a CR, so an LF that follows belongs to it
         self._clean = False  # nothing held, nothing expected: a chunk starts a block
@@ -248,9 +246,6 @@ class SSEDecoder:
 
         raises: LimitExceeded past max_bytes
         """
-        if self._at_start and not self._line and chunk[:1] in _FIRST_BYTES:
-            # No byte order mark: as behind a complete block.
-            self._at_start, self._clean = False, True
         if self._clean and len(chunk) <= self._small and chunk[-1:] == b"\n":
             # The common case, one block that is one chunk: bytes.splitlines knows LF, CR and CRLF only.
             match chunk.splitlines():
@@ -277,7 +272,7 @@ class SSEDecoder:
             if not text and not self._after_cr:
                 self._clean = True
                 return payloads
-            # To read the begin of a block line by line, and then its end, takes as long as twenty blocks.
+            # To read the start of a block line by line, and then its end, takes as long as twenty blocks.
             if payloads and len(text) <= self._small and _is_begun(text):
                 self._rest = text
                 return payloads
