@@ -250,9 +250,9 @@ class EventStream(AsyncOnly, Generic[T]):
                 if self._over:  # closed meanwhile
                     return
             # Nothing is sent before this: a stream that is never read costs nothing.
-            call, turn, held = self._begin(), self._turn, False
+            call, turn = self._begin(), self._turn
             while batch := await call.next():
-                if held:
+                if turn.batch:  # a finish that was not the end
                     self._catch_up()
                 if self._continues is not None:
                     batch = self._continues.mark(batch)
@@ -265,8 +265,7 @@ class EventStream(AsyncOnly, Generic[T]):
                     for turn.seen, event in enumerate(batch, 1):  # cheaper than to add 1 for each event
                         yield event
                 # The last events are accumulated when a view of them is read: many readers need none.
-                held = type(batch[-1]) is Finish and len(batch) <= _MOST_HELD
-                if not held:
+                if type(batch[-1]) is not Finish or len(batch) > _MOST_HELD:
                     self._catch_up()
                     turn.let_go()
                 batch = []  # so that the next one can reuse its memory
@@ -306,25 +305,22 @@ class EventStream(AsyncOnly, Generic[T]):
         return self._call
 
     def _end(self, call: Call) -> None:
-        """Adds the message of a completed response to the conversation, unless the stream is closed."""
-        last = self._turn.current
-        if call.error is None and type(last) is Finish and not (self._left or self._conversation.has_chat):
-            self._over = self._unadded = True
-            self._spend(last.usage)
-            return
-        fold = self._fold
+        """Ends the turn of a completed response, unless the stream is closed."""
         if call.error is not None:
-            call.error.partial = fold.partial
-            call.error.usage = fold.usage
+            call.error.partial, call.error.usage = self._fold.partial, self._fold.usage
         if self._left:
             return
         self._over = True
-        self._spend(fold.usage)
         if call.error is not None:
+            self._spend(self._fold.usage)
             # Only what the next request may contain: text, but no incomplete call.
-            self._conversation.add(remains_of_broken_turn(fold.partial))
-        else:
-            self._conversation.add([fold.partial] if fold.partial.parts else [])
+            self._conversation.add(remains_of_broken_turn(self._fold.partial))
+            return
+        self._unadded = True
+        last = self._turn.current
+        self._spend(last.usage if type(last) is Finish else self._fold.usage)
+        if self._conversation.has_chat:
+            self._catch_up()
 
     def _leave(self) -> None:
         """Closes the socket at once and adds the content so far to the conversation."""
@@ -527,15 +523,14 @@ class EventStream(AsyncOnly, Generic[T]):
         return self._turn.fold
 
     def _catch_up(self) -> None:
-        """Accumulates the events that were read since the last call."""
+        """Accumulates the events that were read since the last call; adds a complete message."""
         turn = self._turn
         if turn.catch_up():
             mark_message(turn.fold.partial, self._answered_by(), turn.fold, self._call)
         if self._unadded:
             self._unadded = False
             turn.let_go()
-            if turn.fold.partial.parts:
-                self._conversation.add([turn.fold.partial])
+            self._conversation.add([turn.fold.partial] if turn.fold.partial.parts else [])
 
     @property
     def current(self) -> Event | None:
