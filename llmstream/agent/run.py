@@ -279,7 +279,7 @@ class AgentRun(AsyncOnly, Generic[T]):
         return None if response is None else response.stream.tool_input(self._loop.own_id(call_id))
 
     def _events(self) -> AsyncGenerator[Event]:
-        if self._over:  # has no further events, and needs no reader that is held
+        if self._over:  # yields nothing, so it may be read again
             return self._read()
         alive = self._reader is not None and self._reader() is not None
         if alive or self._begun:

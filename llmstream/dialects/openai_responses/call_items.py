@@ -207,7 +207,7 @@ class Calls:
 
     def _complete(self, item: OpenItem) -> None:
         """Emits the rest of the input."""
-        if item.kind == "function_call":  # as `input_layout`, without the look for another
+        if item.kind == "function_call":  # as `input_layout`, in fewer steps
             self._complete_input(item, as_text(item.wire.get("arguments")))
             return
         # It may differ from what was streamed: a shell's paths changed at the end (seen 2026-02).

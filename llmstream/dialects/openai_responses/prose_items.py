@@ -125,7 +125,7 @@ class OpenItems:
         return self.at(wire.output_index, wire.item_id)
 
     def at(self, place: Place, item_id: Place) -> OpenItem | None:
-        """Returns the item of a place in the output, without one that of an id."""
+        """Returns the item at a place in the output; without a place, the item with the id."""
         if isinstance(place, int):
             return self.by_place.get(place)
         return self._by_id.get(item_id) if isinstance(item_id, str) else None

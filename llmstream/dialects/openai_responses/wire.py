@@ -83,7 +83,7 @@ class WireEvent(msgspec.Struct, gc=False):
 
 
 class PlainPart(msgspec.Struct, gc=False):
-    """A part of a message, at its begin or complete."""
+    """A part of a message, when it starts or is complete."""
 
     type: str = ""
     logprobs: tuple[()] | None = None
