@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -350,6 +350,10 @@ class ToolInputDelta(BaseEvent, frozen=True, tag="tool-input-delta", gc=False):
     delta: str
     id: str
     provider_metadata: Metadata | None = None
+
+
+DELTAS: Final[frozenset[type]] = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
+"""Types of the events that continue a block, as nearly all events do."""
 
 
 class ToolInputEnd(BaseEvent, frozen=True, tag="tool-input-end"):

@@ -13,7 +13,7 @@ from llmstream.accumulate.blocks import Block, Input, file_part, result_part, so
 from llmstream.chats.content import OWN_KEY, Custom, Part, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message, Role
 from llmstream.errors import ErrorInfo, IncompleteStream, InvalidRequest, LLMStreamError
-from llmstream.events import Event
+from llmstream.events import DELTAS, Event
 from llmstream.usage import Usage
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["Accumulator", "accumulate", "collect"]
 
 
-_DELTAS: Final = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ToolInputDelta})
 _GROWING: Final = (Block, Input)
 
 
@@ -122,7 +121,7 @@ class Accumulator:
         """Accumulates one event."""
         delta: Any = event  # the set lookup does not narrow the type
         # Duplicates feed_many, whose overhead for one event would exceed the write.
-        if type(delta) in _DELTAS and delta.provider_metadata is None:
+        if type(delta) in DELTAS and delta.provider_metadata is None:
             write = self._sinks.get(delta.id)
             if write is not None:
                 self._parts = None
@@ -132,7 +131,6 @@ class Accumulator:
 
     def feed_many(self, events: Iterable[Event]) -> None:
         """Accumulates events in order; for a batch, much cheaper than `feed` for each."""
-        deltas = _DELTAS
         untyped: Iterable[Any] = events  # the set lookup does not narrow the type
         last: type | None = None  # the kind of the delta before, its block, and its writer
         block_id = ""
@@ -146,7 +144,7 @@ class Accumulator:
                     write(event.delta)
                     continue
                 last = None
-                if kind in deltas and event.provider_metadata is None:
+                if kind in DELTAS and event.provider_metadata is None:
                     found = self._sinks.get(event.id)
                     if found is not None:
                         found(event.delta)

@@ -25,6 +25,7 @@ from llmstream.chats.content import File, Text, ToolCall, own_values
 from llmstream.chats.message import Message, RepeatedCopies, Role
 from llmstream.errors import IncompleteStream, InvalidRequest, LLMStreamError
 from llmstream.events import (
+    DELTAS,
     Event,
     Finish,
     ReasoningDelta,
@@ -35,7 +36,6 @@ from llmstream.events import (
     TextEnd,
     TextStart,
     Timings,
-    ToolInputDelta,
     ToolInputEnd,
     ToolInputStart,
     Usage,
@@ -232,7 +232,6 @@ def _shown(source: str, messages: object) -> tuple[Message, ...]:
 # The response in one step, as events with timings: from the model, or from a hook instead.
 
 
-_DELTAS: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
 _CONTENT: Final = frozenset({TextDelta, ReasoningDelta, ToolInputStart, ToolCallEvent, FileEvent})
 
 
@@ -316,7 +315,7 @@ class ModelResponse:
 
     def _note(self, events: Sequence[Event]) -> None:
         times = self._times
-        if "first_content_s" in times and _DELTAS.issuperset(map(type, events)):
+        if "first_content_s" in times and DELTAS.issuperset(map(type, events)):
             return
         kinds = set(map(type, events))
         # Created here: the vendor has not sent anything yet that could be timed.

@@ -13,13 +13,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from llmstream.chats.content import OWN_KEY, ToolCall, own_values
 from llmstream.chats.message import Message, Role
-from llmstream.events import Event, ReasoningDelta, ResponseMetadata, TextDelta, ToolInputDelta, decode
+from llmstream.events import DELTAS, Event, ResponseMetadata, decode
 from llmstream.events import ToolResult as ToolResultEvent
 from llmstream.unique_ids import StepIds
 
@@ -124,9 +124,6 @@ def shown_ids(suspension: Suspension) -> dict[str, str]:
     return found
 
 
-_DELTAS: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
-
-
 def in_step(events: Sequence[Event], step: int, ids: StepIds) -> Sequence[Event]:
     """The events, with ids that no other step of the run uses."""
     out: list[Event] | None = None  # from the first event on that has another id
@@ -134,7 +131,7 @@ def in_step(events: Sequence[Event], step: int, ids: StepIds) -> Sequence[Event]
     for place, event in enumerate(events):
         shown = event
         # Most are deltas of one block, and most wires use the same ids in each response.
-        if type(event) in _DELTAS:
+        if type(event) in DELTAS:
             delta: Any = event
             if delta.id is not block_id:
                 block_id = delta.id

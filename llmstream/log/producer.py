@@ -16,7 +16,7 @@ from llmstream.errors import (
     LogError,
     Stopped,
 )
-from llmstream.events import Event, Finish, ReasoningDelta, TextDelta, ToolInputDelta, Usage, encode
+from llmstream.events import DELTAS, Event, Finish, Usage, encode
 from llmstream.log.committer import Committer, Outbox
 from llmstream.log.frames import encode_frames
 from llmstream.log.recovery import Fold
@@ -29,7 +29,6 @@ _log: Final = logging.getLogger("llmstream")
 # How long the cleanup of a stopped run may take before its end is written for readers.
 _CLEANUP_S: Final = 1.0
 
-_DELTAS: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
 
 # Maximum of deferred characters: some 70 deltas of a word. A character of a delta or an id takes 6 bytes of
 # JSON at most, and the rest of the frame 50.
@@ -148,7 +147,7 @@ class Live:
                 found = self._write(event)
                 if not box.room.is_set():
                     await box.room.wait()
-                kind = type(event) if type(event) in _DELTAS and found and found[-1] is event else None
+                kind = type(event) if type(event) in DELTAS and found and found[-1] is event else None
                 if kind is not None:
                     block_id = event.id  # type: ignore[union-attr, assignment]  # as above
                     frame = _FRAME_BYTES + 6 * len(block_id)

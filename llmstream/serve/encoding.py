@@ -6,20 +6,18 @@ from typing import Final, TypeAlias
 
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
+    DELTAS,
     ErrorEvent,
     Event,
     Finish,
-    ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
     ResponseMetadata,
     RetryNotice,
     StepStart,
     StreamStart,
-    TextDelta,
     TextEnd,
     TextStart,
-    ToolInputDelta,
     ToolInputEnd,
     ToolInputStart,
 )
@@ -68,7 +66,6 @@ def failure_headers(error: ErrorInfo) -> dict[str, str]:
 _NO_CONTENT: Final = frozenset({StreamStart, StepStart, ResponseMetadata, RetryNotice, ErrorEvent, Finish})
 
 # Nearly all events; the start of their block has already determined the status.
-_DELTAS: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
 
 _End: TypeAlias = TextEnd | ReasoningEnd | ToolInputEnd
 _ENDS: Final[dict[type, type[_End]]] = {
@@ -98,7 +95,7 @@ class Encoding:
         written = self._writer.feed(event)
         # After the writer: its exception at a finish must not be swallowed like that of a stream after its
         # finish.
-        if type(event) not in _DELTAS:
+        if type(event) not in DELTAS:
             self._note(event)
         return written
 

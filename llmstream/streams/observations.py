@@ -23,13 +23,11 @@ from llmstream.chats.message import Message
 from llmstream.dialects.errors import request_id
 from llmstream.errors import LLMStreamError
 from llmstream.events import (
+    DELTAS,
     Event,
     Finish,
     OtherWarning,
-    ReasoningDelta,
     ResponseMetadata,
-    TextDelta,
-    ToolInputDelta,
     Warning,
     warning_text,
 )
@@ -228,8 +226,6 @@ def joined(*observers: Callable[[Any], object] | None) -> Callable[[Any], object
     return found[0] if len(found) == 1 else _Joined(*found)
 
 
-_CONTENT: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
-
 # Ids of vendors have 20 to 80 characters.
 _SHOWN_CHARS: Final = 256
 
@@ -303,7 +299,7 @@ class Watch:
         count = 0
         for event in events:
             kind = type(event)
-            if kind in _CONTENT:
+            if kind in DELTAS:
                 count += 1
             elif isinstance(event, ResponseMetadata):
                 self._metadata = event
