@@ -234,13 +234,14 @@ class PostgresWriter:
         self.id = uuid.uuid4().hex
 
     def appear(self) -> None:
-        """As in `Writer`. With a new id if the connection was lost: the server dropped the lock with it."""
+        """As in `Writer`. With a new id in a forked process, and if the connection and its lock were lost."""
         with self._database.errors():
-            if self._link is not None and self._link.process == os.getpid():
-                # A lost connection is noticed by using it.
-                with contextlib.suppress(psycopg.OperationalError):
-                    self._link.execute("select 1")
-                    return
+            if self._link is not None:
+                if self._link.process == os.getpid():
+                    # A lost connection is noticed by using it.
+                    with contextlib.suppress(psycopg.OperationalError):
+                        self._link.execute("select 1")
+                        return
                 self.id = uuid.uuid4().hex
             self._link = PostgresConnection(self._database.connect())
             self._link.execute("select pg_advisory_lock(?)", (_lock_of(self.id),))

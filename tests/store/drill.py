@@ -194,9 +194,16 @@ def inherit(place: str) -> dict[str, Any]:
             events = aiter(ls.stream("sim:demo", "Hi", chat=store.chat("parent")))
             await anext(events)
 
+            async def answer() -> None:
+                events = aiter(ls.stream("sim:demo", "Hi", chat=store.chat("child")))
+                await anext(events)
+                with open_store(address) as other:
+                    assert [turn.state for turn in other.turns("child")] == ["open"]
+                async for _ in events:
+                    pass
+
             def work() -> None:
-                answer = ls.stream("sim:demo", "Hi", chat=store.chat("child"))
-                asyncio.run(answer.collect())
+                asyncio.run(answer())
                 store.close()
 
             failed = os.waitpid(forked(work), 0)[1]  # noqa: ASYNC222  # nothing else goes on
