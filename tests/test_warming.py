@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -42,6 +46,34 @@ class Server:
             pass
         finally:
             writer.close()
+
+
+@contextmanager
+def server_in_a_thread(certificate: Path) -> Iterator[tuple[str, list[object]]]:
+    """URL and connections of a server that goes on while the loop is busy; a request for each connection."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+    accepted: list[object] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, address = listening.accept()
+            except OSError:  # it was shut down
+                return
+            accepted.append(address)
+            with context.wrap_socket(connection, server_side=True) as secured:
+                if secured.recv(65_536):
+                    secured.sendall(HEAD + BODY)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"https://127.0.0.1:{listening.getsockname()[1]}/v1", accepted
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +124,20 @@ async def test_first_call_takes_the_connection(server: Server):
     assert server.requests == 0
     assert (await asked.ask("Hi")).text == "Hi."
     assert (server.connections, server.requests) == (1, 1)
+
+
+async def test_session_tickets_do_not_close_it(certificate: Path, monkeypatch: pytest.MonkeyPatch):
+    """They arrive after the handshake; a loop that was busy since then reads them before the first call."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+    with server_in_a_thread(certificate) as (url, accepted):
+        asked = ls.Model("openai:m", base_url=url, api_key="key")
+        try:
+            await asked.warm_up()
+            time.sleep(0.3)  # noqa: ASYNC251  # a busy loop, while the server sends them
+            assert (await asked.ask("Hi")).text == "Hi."
+        finally:
+            await close_session()
+    assert len(accepted) == 1
 
 
 async def test_stale_connection_is_replaced(server: Server):

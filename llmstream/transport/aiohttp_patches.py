@@ -22,17 +22,28 @@ from typing import Any, Final, cast
 
 import aiohttp
 from aiohttp import hdrs
+from aiohttp.abc import AbstractStreamWriter
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import StreamReader
 
-__all__ = ["CarefulConnector", "CarefulProtocol", "Exchange", "WholeRequest", "divert", "exchange"]
+__all__ = [
+    "CarefulConnector",
+    "CarefulProtocol",
+    "Exchange",
+    "LargeBody",
+    "WholeRequest",
+    "divert",
+    "exchange",
+]
 
 
 # Read size: below malloc's mmap threshold, and four TLS records.
 _READ_BYTES: Final = 64 * 1024
+# Of a large body; the first one is copied behind the headers.
+_PIECE_BYTES: Final = 128 * 1024
 
 
 class Exchange:
@@ -153,6 +164,31 @@ class WholeRequest(aiohttp.ClientRequest):
         return response
 
 
+class LargeBody(aiohttp.payload.Payload):
+    """The body of a request, written in pieces, of which only the first is copied.
+
+    aiohttp warns of large bytes, because it writes them at once; of the file that it recommends instead it
+    copies all to learn the length, and each piece again.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body, content_type="application/octet-stream")
+        self._size = len(body)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The body as text."""
+        text: str = self._value.decode(encoding, errors)
+        return text
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Writes the body; waits where the server is slower, and lets other tasks run between two pieces."""
+        body = memoryview(self._value)
+        for start in range(0, len(body), _PIECE_BYTES):
+            if start:
+                await asyncio.sleep(0)
+            await writer.write(body[start : start + _PIECE_BYTES])
+
+
 class CarefulConnector(aiohttp.TCPConnector):
     """Its connections use `CarefulProtocol`, and report whether they were used before."""
 
@@ -178,12 +214,17 @@ class CarefulConnector(aiohttp.TCPConnector):
         return connection
 
     async def _get(self, key: ConnectionKey, traces: list[Any]) -> Connection | None:
-        """A connection from the pool, or None; closes those with unread input."""
+        """A connection from the pool, or None; closes those that the server closed or wrote to."""
         current = exchange.get()
         if current is not None and current.fresh:
             return None
         while (connection := await super()._get(key, traces)) is not None:
-            if not _has_input(connection.protocol):
+            try:
+                usable = not await _was_written_to(connection.protocol)
+            except asyncio.CancelledError:
+                connection.close()
+                raise
+            if usable:
                 return connection
             connection.close()
         return None
@@ -233,8 +274,19 @@ def divert(content: StreamReader, take: Callable[[bytes], bool]) -> bool:
     return True
 
 
+async def _was_written_to(protocol: ResponseHandler | None) -> bool:
+    """Whether the server closed a pooled connection or wrote to it, which a busy loop may not have seen."""
+    if not _has_input(protocol):
+        return False
+    # What TLS itself sends is no reason to close it, as the session tickets after a handshake: the loop reads
+    # them in an iteration of its own. Other bytes close a pooled connection then.
+    for _ in range(2):
+        await asyncio.sleep(0)
+    return protocol is None or not protocol.is_connected() or protocol.should_close or _has_input(protocol)
+
+
 def _has_input(protocol: ResponseHandler | None) -> bool:
-    """Whether the socket has unread bytes or was closed, which a busy event loop has not processed yet."""
+    """Whether the socket has unread bytes or was closed."""
     transport = protocol.transport if protocol is not None else None
     socket = transport.get_extra_info("socket") if transport is not None else None
     if socket is None or socket.fileno() < 0:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import io
 import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -24,7 +23,14 @@ from llmstream.errors import (
     RedirectRefused,
 )
 from llmstream.exchange import HttpRequest, shown_address
-from llmstream.transport.aiohttp_patches import CarefulProtocol, Exchange, WholeRequest, divert, exchange
+from llmstream.transport.aiohttp_patches import (
+    CarefulProtocol,
+    Exchange,
+    LargeBody,
+    WholeRequest,
+    divert,
+    exchange,
+)
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.egress import check_may_leave, proxy_for
 from llmstream.transport.failures import login_wanted, typed_failure
@@ -395,7 +401,7 @@ def _client_request(
     method: str,
     headers: dict[str, str] | None = None,
     proxy: str | None = None,
-    data: bytes | io.BytesIO | None = None,
+    data: bytes | LargeBody | None = None,
 ) -> WholeRequest:
     try:
         by = None if proxy is None else URL(proxy)
@@ -447,9 +453,9 @@ def _timeout(connect_s: float | None) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, connect=connect_s)
 
 
-def _payload(body: bytes) -> bytes | io.BytesIO:
+def _payload(body: bytes) -> bytes | LargeBody:
     """The body for aiohttp: a large one in pieces, because aiohttp warns of one that blocks the loop."""
-    return io.BytesIO(body) if len(body) > _LARGE_BODY_BYTES else body
+    return LargeBody(body) if len(body) > _LARGE_BODY_BYTES else body
 
 
 def _server_had_closed(error: Exception) -> bool:

@@ -56,6 +56,11 @@ class _Held(Generic[T]):
         self.keeper = keeper
         self.forks = _forks
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the generator has ended: then it has no frame."""
+        return getattr(self.keeper, "ag_frame", None) is None
+
 
 class LoopBound(Generic[K, T]):
     """One object for each key and loop; after a fork the child opens its own.
@@ -88,6 +93,7 @@ class LoopBound(Generic[K, T]):
             held = self._find(loop, key)
             if held is not None:
                 return held
+            self._drop_closed_loops()
             keeper = self._open(key)
             thing = await anext(keeper)
             self._held.setdefault(loop, {})[key] = _Held(thing, keeper)
@@ -98,6 +104,19 @@ class LoopBound(Generic[K, T]):
         held = self._held.get(asyncio.get_running_loop(), {}).pop(key, None)
         if held is not None and held.forks == _forks:
             await held.keeper.aclose()
+
+    def _drop_closed_loops(self) -> None:
+        """Drops the entries of closed loops: an entry references its loop, and would keep it in memory.
+
+        Called when an object is opened: a loop has no callback for its own close.
+        """
+        for reference in self._held.keyrefs():
+            loop = reference()
+            if loop is None or not loop.is_closed():
+                continue
+            if all(held.is_closed for held in self._held.get(loop, {}).values()):
+                self._held.pop(loop, None)
+                self._locks.pop(loop, None)
 
     def _find(self, loop: asyncio.AbstractEventLoop, key: K) -> T | None:
         held = self._held.get(loop, {}).get(key)

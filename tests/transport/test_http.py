@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from llmstream import Model
 from llmstream.errors import InvalidRequest, LLMStreamError, ProxyError, TransportError
@@ -55,3 +58,25 @@ async def test_a_models_header_that_is_no_text(headers: Any) -> None:
     model = Model("openai:m", base_url="http://127.0.0.1:9", api_key="k", headers=headers)
     with pytest.raises(InvalidRequest, match=r"is text, not|must be str"):
         await model.stream("Hi").collect()
+
+
+@pytest.mark.parametrize("own_session", [False, True])
+async def test_a_large_body_arrives_whole(own_session: bool) -> None:
+    """It is written in pieces; with the length that it has, as some servers want no chunks."""
+    body, seen = random.Random(1).randbytes(3_000_001), []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(
+            (request.headers["content-length"], request.headers["content-type"], await request.read())
+        )
+        return web.Response(text="Thanks.")
+
+    app = web.Application(client_max_size=len(body))
+    app.router.add_post("/", answer)
+    async with TestServer(app) as server, aiohttp.ClientSession() as session:
+        url, headers = str(server.make_url("/")), {"content-type": "application/json"}
+        request = HttpRequest(url, body, headers)
+        response = await send(request, Deadlines(), session if own_session else None)
+        assert await response.read_all(100) == b"Thanks."
+        await response.finish()
+    assert seen == [(str(len(body)), "application/json", body)]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncGenerator
 
-from llmstream.transport.sessions import LoopBound
+from llmstream.transport.sessions import LoopBound, current_session
 
 
 class Opened:
@@ -20,6 +22,9 @@ class Opened:
             yield object()
         finally:
             self.log.append(f"close {key}")
+
+    async def open_in_loop(self, key: str) -> AsyncGenerator[object]:
+        yield asyncio.get_running_loop()
 
 
 def test_opens_once_per_key_closes_with_loop() -> None:
@@ -39,6 +44,23 @@ def test_another_loop_opens_its_own() -> None:
     for _ in range(2):
         asyncio.run(opened.bound.get("a"))  # type: ignore[arg-type]  # a coroutine it is
     assert opened.log == ["open a", "close a"] * 2
+
+
+def test_closed_loops_are_dropped() -> None:
+    """Of a program that calls `asyncio.run` for each answer, only the last loop stays in memory."""
+    loops = weakref.WeakSet[asyncio.AbstractEventLoop]()
+
+    async def main() -> None:
+        loops.add(asyncio.get_running_loop())
+        await current_session()
+        await opened.bound.get("a")
+
+    opened = Opened()
+    opened.bound = LoopBound(opened.open_in_loop)
+    for _ in range(5):
+        asyncio.run(main())
+    gc.collect()
+    assert len(loops) == 1
 
 
 async def test_unusable_object_is_opened_again() -> None:

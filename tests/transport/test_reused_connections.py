@@ -11,10 +11,10 @@ import pytest
 
 from llmstream.errors import ConnectionLost, LLMStreamError, ProtocolError
 from llmstream.exchange import HttpRequest
-from llmstream.transport import http
+from llmstream.transport import aiohttp_patches, http
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.http import send
-from llmstream.transport.sessions import close_session
+from llmstream.transport.sessions import close_session, current_session
 
 CLOSE = None
 Script: TypeAlias = "list[bytes | asyncio.Event | None]"
@@ -91,6 +91,29 @@ async def test_an_unwritten_request_is_last() -> None:
         answered.set()
         assert await response.read_all(10) == b"ok"
         await response.finish()
+        assert await ask(server) == b"ok"
+        assert server.requests == [1, 2]
+
+
+async def test_leaving_during_the_look_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection with bytes to read is taken from the pool while the loop reads them."""
+    looking = asyncio.Event()
+
+    async def look(protocol: object) -> bool:
+        looking.set()
+        await asyncio.sleep(60)
+        return False
+
+    async with serving(lambda number: [answer("ok")]) as server:
+        assert await ask(server) == b"ok"
+        with monkeypatch.context() as patched:
+            patched.setattr(aiohttp_patches, "_was_written_to", look)
+            task = asyncio.create_task(ask(server))
+            await looking.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert not (await current_session()).connector._acquired
         assert await ask(server) == b"ok"
         assert server.requests == [1, 2]
 
