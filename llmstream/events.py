@@ -403,6 +403,12 @@ class ToolApprovalRequest(BaseEvent, frozen=True, tag="tool-approval-request"):
     provider_metadata: Metadata | None = None
 
 
+NO_CONTENT: Final[frozenset[type]] = frozenset(
+    {StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ReasoningStart, ReasoningEnd, ErrorEvent, Finish}
+)
+"""Types of the events without content: before any other, another model may still answer."""
+
+
 # Events to JSON and back.
 
 Event: TypeAlias = (

@@ -9,29 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from llmstream.errors import ErrorInfo
-from llmstream.events import (
-    ErrorEvent,
-    Finish,
-    Raw,
-    ReasoningEnd,
-    ReasoningStart,
-    ResponseMetadata,
-    StreamStart,
-    TextEnd,
-    TextStart,
-)
 from llmstream.usage import Usage
 
 if TYPE_CHECKING:
     from llmstream.gateway.routes import Target
     from llmstream.streams.model import Model
 
-__all__ = ["NO_CONTENT", "Account", "Lane", "Outcome", "Row", "Trace", "estimated_tokens"]
-
-NO_CONTENT: Final = frozenset(
-    {StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ReasoningStart, ReasoningEnd, ErrorEvent, Finish}
-)
-"""Events after which another model may still answer."""
+__all__ = ["Account", "Lane", "Outcome", "Row", "Trace", "estimated_tokens"]
 
 Lane: TypeAlias = Literal["pass", "translate"]
 

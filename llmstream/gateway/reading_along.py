@@ -9,8 +9,8 @@ import msgspec
 
 from llmstream.dialects.base import Decoder
 from llmstream.errors import IncompleteStream, LimitExceeded, LLMStreamError
-from llmstream.events import ReasoningDelta, TextDelta, ToolInputDelta
-from llmstream.gateway.accounts import NO_CONTENT, Account
+from llmstream.events import NO_CONTENT, ReasoningDelta, TextDelta, ToolInputDelta
+from llmstream.gateway.accounts import Account
 from llmstream.transport.deadlines import Watchdog
 from llmstream.usage import Usage
 

@@ -13,6 +13,7 @@ from llmstream.errors import (
     LLMStreamError,
 )
 from llmstream.events import (
+    NO_CONTENT,
     ErrorEvent,
     Event,
     Finish,
@@ -25,7 +26,7 @@ from llmstream.events import (
     Warning,
 )
 from llmstream.exchange import HttpResponse
-from llmstream.gateway.accounts import NO_CONTENT, Account
+from llmstream.gateway.accounts import Account
 from llmstream.gateway.client_wire import ClientCall, client_error, error_reply, sent_headers
 from llmstream.gateway.routes import Target
 from llmstream.request import Request

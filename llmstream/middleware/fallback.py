@@ -10,18 +10,14 @@ import msgspec
 from llmstream.chats.content import OWN_KEY
 from llmstream.errors import ErrorInfo, InvalidRequest, LLMStreamError
 from llmstream.events import (
+    NO_CONTENT,
     ErrorEvent,
     Event,
     Finish,
     OtherWarning,
-    Raw,
-    ReasoningEnd,
-    ReasoningStart,
     ResponseMetadata,
     RetryNotice,
     StreamStart,
-    TextEnd,
-    TextStart,
     Warning,
 )
 from llmstream.request import Request
@@ -35,11 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["fallback"]
 
 When: TypeAlias = Callable[[LLMStreamError], bool]
-
-# Events before which another model may still answer.
-_NO_CONTENT: Final = frozenset(
-    {StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ReasoningStart, ReasoningEnd, ErrorEvent, Finish}
-)
 
 # The end of a failed answer; with `restart` it is held back, because the next model may take over.
 _ENDS: Final = frozenset({ErrorEvent, Finish})
@@ -76,7 +67,7 @@ def fallback(*models: str | Model, restart: bool = False, when: When = worth_ano
                         continue
                     # Buffered until the first content: the reader must not get the start of a failed model.
                     held.append(event)
-                    if not begun and type(event) not in _NO_CONTENT:
+                    if not begun and type(event) not in NO_CONTENT:
                         begun = shown = True
                         for first in _opening(held, name, tried):
                             yield first

@@ -7,12 +7,13 @@ from typing import Final, TypeAlias
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     DELTAS,
+    NO_CONTENT,
     ErrorEvent,
     Event,
     Finish,
+    Raw,
     ReasoningEnd,
     ReasoningStart,
-    ResponseMetadata,
     RetryNotice,
     StepStart,
     StreamStart,
@@ -62,10 +63,9 @@ def failure_headers(error: ErrorInfo) -> dict[str, str]:
     return {"retry-after": str(max(1, -int(-error.retry_after_s // 1)))}
 
 
-# Events that a refused request also yields, so they do not determine the status.
-_NO_CONTENT: Final = frozenset({StreamStart, StepStart, ResponseMetadata, RetryNotice, ErrorEvent, Finish})
-
-# Nearly all events; the start of their block has already determined the status.
+# Events that do not determine the status. Of an agent, a refused request also yields a step and its retries;
+# `raw` counts as content, because a client may read it.
+_NO_CONTENT: Final = (NO_CONTENT | {StepStart, RetryNotice}) - {Raw}
 
 _End: TypeAlias = TextEnd | ReasoningEnd | ToolInputEnd
 _ENDS: Final[dict[type, type[_End]]] = {
@@ -80,7 +80,7 @@ class Encoding:
 
     error:       of the response so far; None if a retry or a successful finish followed
     finished:    whether there was a finish
-    has_content: whether there was an event that a refused request does not have, so that the status is 200
+    has_content: whether there was content, so that the status is 200
     """
 
     def __init__(self, writer: Writer) -> None:
@@ -95,7 +95,7 @@ class Encoding:
         written = self._writer.feed(event)
         # After the writer: its exception at a finish must not be swallowed like that of a stream after its
         # finish.
-        if type(event) not in DELTAS:
+        if type(event) not in DELTAS or not self.has_content:
             self._note(event)
         return written
 

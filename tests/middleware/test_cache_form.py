@@ -21,6 +21,7 @@ from llmstream.middleware.caching.form import Answer, decode_answer, encode_answ
 from llmstream.providers.registry import find_provider
 from llmstream.simulator.script import Pace
 from llmstream.testing import Script, ScriptedModel, Simulator, Turn, VirtualClock
+from tests.clocks import nanoseconds
 
 MARK = "llmstream"
 
@@ -190,12 +191,12 @@ async def test_pace_on_the_real_clock() -> None:
         due = [at for at, events in stored.batches for _ in events]
         words = sum(isinstance(event, ls.TextDelta) for _, event in first)
         assert words > 1
-        assert due[-1] >= 0.05 + 0.02 * (words - 1)
+        assert nanoseconds(due[-1]) >= nanoseconds(pace.first_s + pace.delta_s * (words - 1))
         again = [(when, event) for when, event in await arrivals(model) if not is_mark(event)]
         assert len(simulator.requests) == 1
     assert [event for _, event in again] == [event for _, event in first]
-    early = [(at, when) for at, (when, _) in zip(due, again, strict=True) if when < at]
-    assert not early
+    pairs = [(nanoseconds(at), nanoseconds(when)) for at, (when, _) in zip(due, again, strict=True)]
+    assert [(at, when) for at, when in pairs if when < at] == []
 
 
 def is_mark(event: ls.Event) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import stat
@@ -16,6 +17,7 @@ import llmstream as ls
 from llmstream.grammar import check
 from llmstream.middleware import cache, wrap
 from llmstream.middleware.caching import cache_key
+from llmstream.middleware.caching.stores import as_store
 from llmstream.simulator import Call, Turn
 from llmstream.testing import Cut, Refuse, ScriptedModel, no_leaks
 
@@ -45,6 +47,18 @@ async def test_same_request_is_served_from_cache(kept: Any, read: Any) -> None:
     assert len(again.events) == len(first.events) + 1
     assert again.stream.usage == first.stream.usage
     assert again.stream.message == first.stream.message
+
+
+async def test_a_dropped_cache_in_redis_leaves_no_open_connection(redis_url: str, read: Any) -> None:
+    """The garbage collector reports an unclosed connection as a ResourceWarning."""
+    await read(wrap(ScriptedModel("Hello."), cache(redis_url)))
+    gc.collect()
+
+
+def test_a_cache_in_redis_shows_no_password() -> None:
+    store = as_store(f"redis://user:{KEY}@cache.example:6380/0")
+    assert "cache.example:6380" in repr(vars(store))
+    assert KEY not in repr(vars(store))
 
 
 async def test_another_request_is_asked(kept: Any, read: Any) -> None:

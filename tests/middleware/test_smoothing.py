@@ -138,8 +138,10 @@ async def test_leaving_in_a_pause_leaves_no_timer() -> None:
             async with asyncio.timeout(0.05):
                 await stream.collect()
     assert stream.text == "one"
-    loop: Any = asyncio.get_running_loop()
-    assert [timer for timer in loop._scheduled if not timer.cancelled()] == []
+    timers = getattr(asyncio.get_running_loop(), "_scheduled", None)
+    if timers is None:
+        pytest.skip("only asyncio's own event loop shows its timers")
+    assert [timer for timer in timers if not timer.cancelled()] == []
 
 
 @pytest.mark.parametrize("delay_s", [-1, float("nan")])

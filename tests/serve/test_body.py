@@ -15,6 +15,7 @@ from llmstream.events import (
     ErrorEvent,
     Event,
     Finish,
+    ReasoningStart,
     RetryNotice,
     StreamStart,
     TextDelta,
@@ -87,6 +88,15 @@ async def test_refusal_becomes_a_status() -> None:
         b'{"error":{"code":"rate-limited","message":"The model is busy. Try again in 7 s.",'
         b'"retryable":true,"retryAfterS":7.0}}'
     )
+
+
+@pytest.mark.parametrize("start", [TextStart("0"), ReasoningStart("0")], ids=["text", "reasoning"])
+async def test_block_without_a_delta_is_no_content(start: Event) -> None:
+    """A failure after its start is a status, as before any content."""
+    body = serve.Body(played(StreamStart(), start, RateLimited("busy")))
+    await body.open()
+    assert body.status == 429
+    assert b"rate-limited" in await sent(body)
 
 
 async def test_later_failure_is_in_the_frames() -> None:

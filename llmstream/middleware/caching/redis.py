@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from llmstream.addresses import redis_server
 from llmstream.errors import Unsupported
@@ -78,6 +78,37 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1], KEYS[2]
 """
 
 
+class _Server(NamedTuple):
+    """The key of a shared client: its address, and the timeout of connections and commands in seconds."""
+
+    url: str
+    timeout_s: float
+
+    def __repr__(self) -> str:
+        return f"<Redis at {redis_server(self.url)}>"  # without the password
+
+
+async def _open(server: _Server) -> AsyncGenerator[Any]:
+    from redis.asyncio import BlockingConnectionPool, Redis
+
+    pool = BlockingConnectionPool.from_url(
+        server.url,
+        max_connections=_CONNECTIONS,
+        timeout=server.timeout_s,
+        socket_timeout=server.timeout_s,
+        socket_connect_timeout=server.timeout_s,
+    )
+    client = Redis.from_pool(pool)
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+# Shared by caches: the client of a garbage-collected cache could not close its connections.
+_clients: Final = LoopBound(_open)
+
+
 class RedisCache:
     """A `SharedStore` in a Redis server.
 
@@ -101,26 +132,9 @@ class RedisCache:
             raise Unsupported(
                 "a cache in Redis needs the extra `redis`: pip install 'llmstream-sdk[redis]'"
             ) from error
-        self._url, self._prefix, self._timeout_s = url, prefix, timeout_s
+        self._server, self._prefix = _Server(url, timeout_s), prefix
         self._ttl_ms = 0 if ttl_s is None else max(1, round(ttl_s * 1000))
         self._max_bytes = max_bytes
-        self._clients: LoopBound[None, Any] = LoopBound(self._open)
-
-    async def _open(self, _: None) -> AsyncGenerator[Any]:
-        from redis.asyncio import BlockingConnectionPool, Redis
-
-        pool = BlockingConnectionPool.from_url(
-            self._url,
-            max_connections=_CONNECTIONS,
-            timeout=self._timeout_s,
-            socket_timeout=self._timeout_s,
-            socket_connect_timeout=self._timeout_s,
-        )
-        client = Redis.from_pool(pool)
-        try:
-            yield client
-        finally:
-            await client.aclose()
 
     async def get(self, key: str) -> bytes | None:
         """As in `CacheStore`."""
@@ -166,8 +180,8 @@ class RedisCache:
     async def _run(self, script: str, keys: list[str], *arguments: Any) -> Any:
         from redis.exceptions import RedisError
 
-        client = await self._clients.get(None)
+        client = await _clients.get(self._server)
         try:
             return await client.register_script(script)(keys=keys, args=arguments)
         except RedisError as error:
-            raise ConnectionError(f"Redis at {redis_server(self._url)}: {error}") from error
+            raise ConnectionError(f"Redis at {redis_server(self._server.url)}: {error}") from error

@@ -175,15 +175,18 @@ class Chats:
     async def resume(self, chat_id: str, *, user: str, version: Version | None = None) -> Body:
         """Replays the response in progress, and continues with new events; 204 if there is none.
 
+        Also 204 for one that was stopped before its first content: the conversation has no message of it.
         Also one that has just ended: a page that loaded before the end but sends its request after it could
         not get the answer otherwise. Decisions whose process died before their run began are continued here
         and in `load`; with deps or options of the run, which are not stored, the page asks for them again.
         """
         found, status = await self._continued(_key(user, chat_id))
-        if not _is_recent(status):
+        if status is None or not _is_recent(status):
             return Body.plain(204)
+        if status.state == "stopped" and found.stored and _answer_at(found) is None:
+            return Body.plain(204)  # a replayed `start` would add an empty message to the page
         # The process may have died between storing the response and writing its end into the log.
-        if found.finish is not None and (status is None or status.state != "closed"):
+        if found.finish is not None and status.state != "closed":
             return self._body(found, version, _stored_events(found, found.finish))
         return self._body(found, version, self._replayed(found))
 
@@ -213,7 +216,7 @@ class Chats:
         messages, suspension = found.messages, found.suspension
         if resume and _is_recent(status):
             # `resume` gives the page this message again, from its beginning.
-            messages = messages[: index_of(messages, Role.ASSISTANT, found.message_id)]
+            messages = messages[: _answer_at(found)]
             suspension = None
         shown = [message for message in messages if message.role != Role.SYSTEM]
         return dump(shown, suspension, version=version or self._version)
@@ -465,6 +468,11 @@ def _writer(version: Version, message_id: str | None) -> Writer:
 
 def _is_open(status: RunStatus | None) -> bool:
     return status is not None and status.state == "open"
+
+
+def _answer_at(conversation: Conversation) -> int | None:
+    """Where the message of the last run begins; None if the conversation has none."""
+    return index_of(conversation.messages, Role.ASSISTANT, conversation.message_id)
 
 
 def _is_starting(conversation: Conversation, status: RunStatus | None) -> bool:

@@ -530,6 +530,9 @@ async def test_stop_before_the_first_content() -> None:
         assert body.status == 200
         assert data.startswith(b'data: {"type":"start"')
         assert data.endswith(b'data: {"type":"abort"}\n\ndata: [DONE]\n\n')
+        # A reload shows the stored messages, without an empty one after them.
+        assert (await page.chats.resume("c", user="ada")).status == 204
+        assert len(await page.chats.load("c", user="ada", resume=True)) == 1
 
 
 async def test_closing_stores_what_was_written(tmp_path: Path) -> None:
