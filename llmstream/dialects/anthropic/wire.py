@@ -15,6 +15,7 @@ import msgspec
 
 from llmstream.dialects.aws import AWSFrames
 from llmstream.dialects.json_text import encodable_value
+from llmstream.dialects.wire_values import token_count
 from llmstream.events import FinishReason, Source, Usage
 from llmstream.framing.aws_event_stream import HeaderValue, encode_message
 
@@ -25,7 +26,6 @@ __all__ = [
     "WireDelta",
     "WireEvent",
     "WireMessage",
-    "count",
     "decode_event",
     "decode_plain_event",
     "encodable",
@@ -138,7 +138,7 @@ def read_usage(raw: dict[str, Any]) -> Usage:
         input_tokens=given,
         output_tokens=made,
         total_tokens=given + made if given is not None and made is not None else None,
-        reasoning_tokens=count(details.get("thinking_tokens")) if isinstance(details, dict) else None,
+        reasoning_tokens=token_count(details.get("thinking_tokens")) if isinstance(details, dict) else None,
         cached_input_tokens=read,
         cache_write_tokens=written,
         raw=raw or None,
@@ -163,13 +163,6 @@ def write_usage(usage: Usage) -> dict[str, Any]:
     return raw
 
 
-def count(value: Any) -> int | None:
-    """Reads a number of tokens, in any form; None for anything else."""
-    if value is None or isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return int(value) if value == value // 1 and abs(value) < 2**63 else None
-
-
 def _compactions(raw: dict[str, Any]) -> list[dict[str, Any]]:
     rounds = raw.get("iterations")
     if not isinstance(rounds, list):
@@ -179,8 +172,8 @@ def _compactions(raw: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _total(rounds: list[dict[str, Any]], key: str) -> int | None:
     if len(rounds) == 1:  # without a compaction
-        return count(rounds[0].get(key))
-    reported = [n for r in rounds if (n := count(r.get(key))) is not None]
+        return token_count(rounds[0].get(key))
+    reported = [n for r in rounds if (n := token_count(r.get(key))) is not None]
     return sum(reported) if reported else None
 
 

@@ -24,7 +24,7 @@ from llmstream.dialects.ollama.wire import (
     decode_line,
     decode_plain_line,
 )
-from llmstream.dialects.wire_values import iso_time
+from llmstream.dialects.wire_values import iso_time, token_count
 from llmstream.events import (
     File,
     FinishReason,
@@ -169,18 +169,9 @@ def _is_complete(line: bytes) -> bool:
     return True
 
 
-def _count(value: Any) -> int | None:
-    if type(value) is int or value is None:
-        return value
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    # Also from a float, which some compatible servers send; not from nan or infinity.
-    return int(value) if value == value // 1 else None
-
-
 def _usage(wire: Line[Any]) -> Usage:
     """Reads the counts of the last line; that of the prompt is missing if all of it was cached."""
-    raw = {name: value for name in USAGE_FIELDS if (value := _count(getattr(wire, name))) is not None}
+    raw = {name: value for name in USAGE_FIELDS if (value := token_count(getattr(wire, name))) is not None}
     given, made = raw.get("prompt_eval_count"), raw.get("eval_count")
     total = given + made if given is not None and made is not None else None
     return Usage(given, made, total, raw=raw or None)

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from llmstream.dialects.wire_values import token_count
 from llmstream.events import FinishReason, Source
 from llmstream.usage import Usage
 
@@ -194,17 +195,17 @@ def read_usage(raw: object) -> Usage:
         return Usage()
     given, made = raw.get("input_tokens_details"), raw.get("output_tokens_details")
     given, made = given if isinstance(given, dict) else {}, made if isinstance(made, dict) else {}
-    input_tokens, output_tokens = _count(raw.get("input_tokens")), _count(raw.get("output_tokens"))
-    total = _count(raw.get("total_tokens"))
+    input_tokens, output_tokens = token_count(raw.get("input_tokens")), token_count(raw.get("output_tokens"))
+    total = token_count(raw.get("total_tokens"))
     if total is None and input_tokens is not None and output_tokens is not None:
         total = input_tokens + output_tokens
     return Usage(
         input_tokens,
         output_tokens,
         total,
-        _count(made.get("reasoning_tokens")),
-        _count(given.get("cached_tokens")),
-        _count(given.get("cache_write_tokens")),
+        token_count(made.get("reasoning_tokens")),
+        token_count(given.get("cached_tokens")),
+        token_count(given.get("cache_write_tokens")),
         raw,
     )
 
@@ -223,14 +224,6 @@ def write_usage(usage: Usage) -> dict[str, Any]:
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
         "total_tokens": total,
     }
-
-
-def _count(value: Any) -> int | None:
-    if value is None or type(value) is int:
-        return value
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value // 1:
-        return int(value)
-    return None
 
 
 _ORDINARY = frozenset(
