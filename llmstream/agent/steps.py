@@ -365,30 +365,9 @@ class ModelStep(RunStep):
                 async for batch in batches:
                     if special.isdisjoint(map(type, batch.events)):
                         yield batch
-                        continue
-                    start = 0
-                    for place, event in enumerate(batch.events):
-                        if type(event) not in special:
-                            continue
-                        if start < place:
-                            yield batch.part(start, place)
-                        start = place
-                        if isinstance(event, StreamStart):
-                            start += 1
-                            yield batch.part(place, start)
-                            yield Batch((StepStart(self.number, event.warnings),))
-                        elif isinstance(event, RetryNotice):  # the stream does not know the step number
-                            # Results of eager calls of an interrupted response must not answer calls of the
-                            # next one.
-                            start += 1
-                            await calls.superseded()
-                            noted = msgspec.structs.replace(event, discard_step=self.number)
-                            yield Batch((noted,), batch.turn, batch.start + place)
-                        else:
-                            # Its tool declares that it is safe to start before the response is complete.
-                            calls.start_eager(event)
-                    if start < len(batch.events):
-                        yield batch.part(start, len(batch.events))
+                    else:
+                        async for part in self._with_own_events(batch, special):
+                            yield part
         finally:
             # Also if the reader closes the run: the history must contain what was shown.
             self._take()
@@ -405,6 +384,34 @@ class ModelStep(RunStep):
         async with aclosing(self._work()) as events:
             async for event in events:
                 yield Batch((event,))
+
+    async def _with_own_events(self, batch: Batch, special: frozenset[type]) -> AsyncGenerator[Batch]:
+        """Yields a batch in parts, with the events of this step among them.
+
+        special: types of events that need more than to be passed on
+        """
+        events, start = batch.events, 0
+        for place, event in enumerate(events):
+            if type(event) not in special:
+                continue
+            if start < place:
+                yield batch.part(start, place)
+            start = place
+            if isinstance(event, StreamStart):
+                start += 1
+                yield batch.part(place, start)
+                yield Batch((StepStart(self.number, event.warnings),))
+            elif isinstance(event, RetryNotice):  # the stream does not know the step number
+                # Results of eager calls of an interrupted response must not answer calls of the next one.
+                start += 1
+                await self.calls.superseded()
+                noted = msgspec.structs.replace(event, discard_step=self.number)
+                yield Batch((noted,), batch.turn, batch.start + place)
+            else:
+                # Its tool declares that it is safe to start before the response is complete.
+                self.calls.start_eager(event)
+        if start < len(events):
+            yield batch.part(start, len(events))
 
     async def _work(self) -> AsyncGenerator[Event]:
         """Runs the calls of the response, if there are any."""

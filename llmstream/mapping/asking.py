@@ -215,13 +215,16 @@ class AdaptiveConcurrency:
 
     def _wake(self) -> None:
         """Gives free slots to the first waiters; runs again when a pause ends."""
-        while self._line and self._free():
+        while self._line and self.under_way < self.limit:
+            # The clock is read once: if the pause ended between two reads, no timer would be set.
+            if self._paused and (wait_s := self.paused_s) > 0:
+                if self._timer is None:
+                    self._timer = asyncio.get_running_loop().call_later(wait_s, self._rung)
+                return
             turn = self._line.popleft()
             if not turn.done():
                 self._take()
                 turn.set_result(None)
-        if self._line and self._timer is None and self._paused and (wait_s := self.paused_s) > 0:
-            self._timer = asyncio.get_running_loop().call_later(wait_s, self._rung)
 
     def _rung(self) -> None:
         self._timer = None

@@ -17,7 +17,7 @@ from llmstream.transport.sessions import close_session
 __all__ = ["no_leaks"]
 
 # Threads that asyncio and anyio keep for later work.
-_POOLS = ("asyncio_", "AnyIO worker thread")
+_POOLS = ("asyncio_", "uvloop_", "AnyIO worker thread")
 # libuv holds it open from a loop's first listening socket to the end of the loop, as a reserve
 # descriptor; source: libuv, uv__server_io and emfile_fd.
 _SPARE = "/dev/null"

@@ -25,9 +25,12 @@ from llmstream.testing import ScriptedModel
 
 PROGRAM = '''
 import asyncio, os, sys
+from pathlib import Path
 import llmstream as ls
 from llmstream.simulator import Call, Turn
 from llmstream.testing import ScriptedModel
+
+printing = asyncio.Event()
 
 @ls.tool
 async def pay(euros: int) -> str:
@@ -38,8 +41,9 @@ async def pay(euros: int) -> str:
 
 @ls.tool
 async def send() -> str:
-    """Sends, and the process dies while it does."""
-    await asyncio.sleep(0.1)
+    """Sends, and the process dies while it does, once the others have begun or ended."""
+    while not printing.is_set() or b"paid 2" not in Path("journal").read_bytes():
+        await asyncio.sleep(0.01)
     os._exit(9)
 
 @ls.tool(idempotent=True)
@@ -50,6 +54,7 @@ async def look() -> str:
 @ls.tool(sequential=True)
 async def print_it(page: int) -> str:
     """Prints, one after the other."""
+    printing.set()
     await asyncio.sleep(60)
 
 model = ScriptedModel(

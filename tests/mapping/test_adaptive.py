@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -173,3 +174,14 @@ async def test_closing_ends_the_waiters():
 def test_invalid_concurrency_is_refused(most: object):
     with pytest.raises(InvalidRequest, match="concurrency must be a number from 1 on"):
         AdaptiveConcurrency(most)
+
+
+async def test_pause_that_ends_between_two_reads_of_the_clock() -> None:
+    """Waiting requests start all the same. They hung in every other run on uvloop."""
+    for pause_s in (0.005, 0.015, 0.025, 0.035):
+        ticks = itertools.count(0)
+        gate = AdaptiveConcurrency(8, clock=lambda ticks=ticks: next(ticks) * 0.01)  # type: ignore[misc]
+        gate.pause(pause_s)
+        async with asyncio.timeout(30):
+            await gate.acquire()
+        assert gate.under_way == 1
