@@ -17,6 +17,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
+from random import sample
 from statistics import median
 from typing import Any, Final
 
@@ -60,14 +61,22 @@ def _version() -> str:
 
 
 def _turn(base: str, events: int) -> Turn:
-    """One round on each loop, after one that warms up."""
+    """One round on each loop, in random order, after a warm-up round that is not counted."""
     found: Turn = {}
     for writes in MODES:
-        for name, factory in _loops().items():
-            with asyncio.Runner(loop_factory=factory) as runner:
-                taken = runner.run(measure("openai-chat", writes, base, events, 1))
-            found[f"{name}/{writes}"] = {reader: taken[reader] for reader in ("floor", "message")}
+        loops = _loops()
+        _measured(loops[_PLAIN], writes, base, events)
+        taken = {
+            name: _measured(loops[name], writes, base, events) for name in sample(list(loops), len(loops))
+        }
+        found |= {f"{name}/{writes}": taken[name] for name in loops}
     return found
+
+
+def _measured(factory: LoopFactory, writes: str, base: str, events: int) -> dict[str, float]:
+    with asyncio.Runner(loop_factory=factory) as runner:
+        taken = runner.run(measure("openai-chat", writes, base, events, 1))
+    return {reader: taken[reader] for reader in ("floor", "message")}
 
 
 def _turn_of(python: str, base: str, events: int) -> tuple[str, Turn]:

@@ -75,6 +75,8 @@ def profiled(args: argparse.Namespace) -> tuple[Calls, list[Sample]]:
         command = [spy, "record", *native, "--rate", str(_RATE_HZ), "--format", "raw", "--output", str(file)]
         command += ["--", sys.executable, "-m", "benchmarks.profile", "--sampled", url]
         command += ["--wire", args.wire, "--reader", args.reader, "--seconds", str(args.seconds)]
+        # On some virtual machines py-spy takes 30 ms to read the stacks once.
+        print(f"sampling {args.seconds:g} s of CPU time; this may take minutes", file=sys.stderr)
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode or not file.exists():
             sys.exit(f"py-spy could not sample (in a container it needs SYS_PTRACE):\n{done.stderr.strip()}")

@@ -20,5 +20,7 @@ if __name__ == "__main__":
             found = list(problems(Path(folder)))
             print(*found, sep="\n")
             sys.exit(f"{len(found)} problems in {folder}" if found else 0)
+        case ["--help" | "-h"]:
+            print(__doc__)
         case _:
             sys.exit(__doc__)
