@@ -9,6 +9,7 @@ import itertools
 import os
 import re
 import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,8 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL)
     if config.getoption("--loop") == "uvloop":
         config.pluginmanager.register(_OnUvloop())
+    if sys.version_info >= (3, 14):  # Hypothesis says it of its own generator there
+        config.addinivalue_line("filterwarnings", "ignore:It looks like .register_random. was passed:Warning")
     config.stash[_LEFT_OUT] = set()
     if not any(Path(arg).is_dir() for arg in config.args):  # files and tests that are named run complete
         config.option.markexpr = config.option.markexpr.replace("not slow", "")

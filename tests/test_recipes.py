@@ -149,8 +149,9 @@ def test_chat_page_has_four_routes(load: Any, tmp_path: Path, monkeypatch: pytes
         answer = fetched("", **decided)[1]
         assert '"type":"tool-output-available"' in answer
         assert "is gone" in answer
-        with pytest.raises(HTTPError, match="409"):
+        with pytest.raises(HTTPError, match="409") as refused:
             fetched("", **decided)
+        refused.value.close()
         assert fetched("/c/stop", stop=True) == (200, "false")
         assert fetched("/another/stream") == (204, "")
     with pytest.raises(ls.InvalidRequest, match="closed"):

@@ -436,8 +436,7 @@ def test_check_asks_before_it_sends(simulate, sessions, answer, status):
     sessions.append(session)
     session.expect("at most 5 requests with 2,560 output tokens (price unknown). Start? [Y/n] ")
     assert not server.requests
-    session.send(answer)
-    assert session.end() == status
+    assert session.end(answer) == status
     assert bool(server.requests) == (status == 0)
     assert ("1 ok." in session.text) == (status == 0)
     assert "Traceback" not in session.text

@@ -67,8 +67,9 @@ def test_output_has_addresses_and_requests(spawn):
         greeting = b"".join(lines).decode()
         url = re.search("http://[0-9.:]+", greeting)[0]
         post(f"{url}/v1/chat/completions", CHAT, authorization="Bearer k1")
-        with pytest.raises(urllib.error.HTTPError, match="401"):
+        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
             post(f"{url}/v1/chat/completions", CHAT, authorization="Bearer wrong")
+        refused.value.close()
         text = stopped(process)
     assert f"openai-chat          {url}/v1\n" in greeting
     assert f"export OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=k1\n" in greeting

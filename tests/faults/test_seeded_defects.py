@@ -408,7 +408,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
     ),
     "another model after content": (
         lambda patch: patch.setitem(
-            fallback.__globals__, "_NO_CONTENT", fallback.__globals__["_NO_CONTENT"] | {TextDelta}
+            fallback.__globals__, "NO_CONTENT", fallback.__globals__["NO_CONTENT"] | {TextDelta}
         ),
         49,
         "no second model after content",

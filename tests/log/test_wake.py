@@ -165,11 +165,12 @@ async def test_dead_sockets_are_removed(short_path: Path) -> None:
 
 
 async def test_without_sockets_it_is_polled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(wake.socket, "AF_UNIX")
-    monkeypatch.setattr(sqlite, "_POLL_S", 0.001)
     from llmstream.log.conformance import changes_are_heard_elsewhere
 
-    await changes_are_heard_elsewhere(lambda: SQLiteStore(tmp_path / "runs.db"))
+    with monkeypatch.context() as patched:  # undone before uvloop closes, which makes such sockets itself
+        patched.delattr(wake.socket, "AF_UNIX")
+        patched.setattr(sqlite, "_POLL_S", 0.001)
+        await changes_are_heard_elsewhere(lambda: SQLiteStore(tmp_path / "runs.db"))
     assert not (tmp_path / "runs.db-wake").exists()
 
 

@@ -332,8 +332,16 @@ async def program(name: str, home: Path, url: str) -> AsyncIterator[asyncio.subp
             await process.wait()
 
 
-@pytest.mark.parametrize("vendor", VENDORS)
-@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "opencode", "opencode anthropic"])
+# Every program with every vendor; CI has each of them once.
+PROGRAMS = ("claude", "codex", "gemini", "opencode", "opencode anthropic")
+PROGRAMS_AND_VENDORS = [
+    pytest.param(name, vendor, marks=[pytest.mark.exhaustive] if program != place else [])
+    for program, name in enumerate(PROGRAMS)
+    for place, vendor in enumerate(VENDORS)
+]
+
+
+@pytest.mark.parametrize(("name", "vendor"), PROGRAMS_AND_VENDORS)
 async def test_agents_run_a_tool_loop(name: str, vendor: str, tmp_path: Path) -> None:
     async with gateway_before(vendor, agents_script) as (url, simulator):
         async with program(name, tmp_path, url) as process, asyncio.timeout(120):

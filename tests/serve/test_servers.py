@@ -26,6 +26,7 @@ ASGI_FRAMEWORKS = {
     "litestar": "litestar",
     "django": "django",
 }
+EXHAUSTIVE = (pytest.mark.slow, pytest.mark.exhaustive)
 IDLE = ("worker_serve.<locals>._server_callback", "EventWrapper.wait", "TCPServer._idle_timeout")  # hypercorn
 WSGI_SERVERS = ("gunicorn-gthread", "waitress")
 WSGI_FRAMEWORKS = {"plain-wsgi": "llmstream", "flask": "flask", "django-wsgi": "django"}
@@ -172,7 +173,9 @@ def test_lost_client_is_given_up(site: Site, prompt, until) -> None:
         assert not client.read_to_end().endswith(b"0\r\n\r\n")
 
 
-@pytest.mark.parametrize("count", [30, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "count", [30, pytest.param(150, marks=pytest.mark.slow), pytest.param(1000, marks=EXHAUSTIVE)]
+)
 def test_aborted_streams_leave_no_task(site: Site, prompt, vendor, until, count: int) -> None:
     if site.is_wsgi:
         pytest.skip("a WSGI server has no tasks of its own")

@@ -32,7 +32,7 @@ def agent_of(folder: Path, *turns: object, point: Point | None = None) -> ls.Age
         with (folder / "paid").open("a") as file:
             file.write(f"{euros},")
         if point is not None:
-            point.reach()
+            point.reach("tool")
         return f"paid {euros}"
 
     return ls.Agent(ScriptedModel(*turns), tools=[pay])
@@ -48,17 +48,17 @@ async def ended(conversations: Conversations, view: View) -> View:
     return view
 
 
-async def killed(folder: Path, at: int) -> None:
+async def killed(folder: Path, at: str) -> None:
     """What the process does that is killed; one that gets to its end says so."""
     point = Point(at)
-    for kind, name in ((SQLiteStore, "acquire"), (SQLiteStore, "append")):
-        point.around(kind, name)
+    for name in ("acquire", "append"):
+        point.around(SQLiteStore, name)
     write = ConversationStore.update
 
     def writing(*args: object) -> object:
-        point.reach()
+        point.reach("update")
         found = write(*args)
-        point.reach()
+        point.reach("update")
         return found
 
     setattr(ConversationStore, "update", writing)
@@ -99,11 +99,12 @@ async def check_next_process(folder: Path) -> bool:
 
 @pytest.mark.slow
 async def test_killed_at_every_write(tmp_path: Path) -> None:
-    points, decided = await killed_everywhere(__name__, tmp_path, check_next_process)
+    kinds = ("acquire", "append", "update", "tool")
+    points, decided = await killed_everywhere(__name__, kinds, tmp_path, check_next_process)
     assert points > 15
     # After the turn was stored, and before its run begins.
     assert decided > 1
 
 
 if __name__ == "__main__":
-    asyncio.run(killed(Path(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(killed(Path(sys.argv[1]), sys.argv[2]))

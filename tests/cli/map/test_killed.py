@@ -39,7 +39,7 @@ def killed_and_continued(simulate, counted, spawn, tmp_path, rows_of, *, kills: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+@pytest.mark.parametrize("suffix", ["jsonl", pytest.param("csv", marks=pytest.mark.exhaustive)])
 def test_twenty_kills_lose_nothing(simulate, counted, spawn, tmp_path, rows_of, monkeypatch, suffix):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     killed_and_continued(simulate, counted, spawn, tmp_path, rows_of, kills=20, suffix=suffix)

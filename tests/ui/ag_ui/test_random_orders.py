@@ -27,6 +27,6 @@ async def test_random_orders(tmp_path: Path, client: Client) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 5))
+@pytest.mark.parametrize("seed", [2, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (3, 4))])
 async def test_random_orders_and_kills(tmp_path: Path, clients: list[Client], seed: int) -> None:
     await check_wandering(tmp_path, clients, seed, steps=12, kills=3)

@@ -108,6 +108,17 @@ def test_the_next_request_can_be_read(sentence: list[Event]) -> None:
 
 
 @pytest.mark.slow
+@options(300)
+@given(runs())
+def test_many_runs_are_accepted(client: Client, sentence: list[Event]) -> None:
+    check_client(client, sentence)
+    check_next_request(sentence)
+    check_models(sentence)
+    check_ends(sentence)
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
 @options(2000)
 @given(runs())
 def test_very_many_runs_are_accepted(client: Client, sentence: list[Event]) -> None:
@@ -116,6 +127,7 @@ def test_very_many_runs_are_accepted(client: Client, sentence: list[Event]) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 @options(1000)
 @given(runs())
 def test_very_many_runs_fit_the_models(sentence: list[Event]) -> None:

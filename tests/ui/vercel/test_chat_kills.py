@@ -7,6 +7,7 @@ approves and reads to the end; the server that follows loads the conversation an
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
@@ -29,27 +30,33 @@ LOOK = Turn(text="Look.", calls=(Call("weather", {"city": "Oslo"}),))
 
 
 class Point:
-    """The point of a process at which it is killed; `passed` counts those before it."""
+    """The point of a process at which it is killed: `kind:number`.
 
-    def __init__(self, at: int) -> None:
-        self.at, self.passed = at, 0
+    Points are numbered by kind, because a log commits its events in more or fewer writes each time.
+    """
 
-    def reach(self) -> None:
-        if self.passed == self.at:
+    def __init__(self, at: str) -> None:
+        self.kind, _, number = at.partition(":")
+        self.left = int(number)
+
+    def reach(self, kind: str) -> None:
+        if kind != self.kind:
+            return
+        if not self.left:
             os.kill(os.getpid(), signal.SIGKILL)
-        self.passed += 1
+        self.left -= 1
 
-    def around(self, kind: type, name: str) -> None:
-        """Makes two points of a method."""
-        write = getattr(kind, name)
+    def around(self, owner: type, name: str) -> None:
+        """Makes two points of a method, of the kind `name`."""
+        write = getattr(owner, name)
 
         async def writing(*args: object) -> object:
-            self.reach()
+            self.reach(name)
             found = await write(*args)
-            self.reach()
+            self.reach(name)
             return found
 
-        setattr(kind, name, writing)
+        setattr(owner, name, writing)
 
 
 def agent_of(folder: Path, *turns: object, point: Point | None = None) -> ls.Agent:
@@ -59,7 +66,7 @@ def agent_of(folder: Path, *turns: object, point: Point | None = None) -> ls.Age
         with (folder / "deleted").open("a") as file:
             file.write(path)
         if point is not None:
-            point.reach()
+            point.reach("tool")
         return f"{path} is gone"
 
     def weather(city: str) -> str:
@@ -69,11 +76,11 @@ def agent_of(folder: Path, *turns: object, point: Point | None = None) -> ls.Age
     return ls.Agent(ScriptedModel(*turns), tools=[delete, weather])
 
 
-async def killed(folder: Path, at: int) -> None:
+async def killed(folder: Path, at: str) -> None:
     """What the process does that is killed; one that gets to its end says so."""
     point = Point(at)
-    for kind, name in ((SQLiteStore, "acquire"), (SQLiteStore, "append"), (SQLiteConversations, "save")):
-        point.around(kind, name)
+    for owner, name in ((SQLiteStore, "acquire"), (SQLiteStore, "append"), (SQLiteConversations, "save")):
+        point.around(owner, name)
     where, agent = f"sqlite:{folder / 'chats.db'}", agent_of(folder, LOOK, DELETE, "Done.", point=point)
     async with ls.open_logs(where, lease_s=LEASE_S) as logs, vercel.Chats(where, agent, logs=logs) as chats:
         page = Page(chats)
@@ -119,39 +126,41 @@ async def check_next_server(folder: Path) -> bool:
 
 
 async def killed_everywhere(
-    module: str, tmp_path: Path, check: Callable[[Path], Awaitable[bool]]
+    module: str, kinds: tuple[str, ...], tmp_path: Path, check: Callable[[Path], Awaitable[bool]]
 ) -> tuple[int, int]:
     """Kills a program at each of its points in turn, until it gets to its end, and checks what it leaves.
 
     returns: how many points there were, and how often the check was true
     """
     points = decided = 0
-    while True:
-        folder = tmp_path / str(points)
-        folder.mkdir()
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", module, str(folder), str(points)),
-            cwd=ROOT,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        said, _ = await process.communicate()
-        if said:
-            break
-        assert process.returncode == -signal.SIGKILL
-        decided += await check(folder)
-        points += 1
+    for kind in kinds:
+        for number in itertools.count():
+            folder = tmp_path / f"{kind}-{number}"
+            folder.mkdir()
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", module, str(folder), f"{kind}:{number}"),
+                cwd=ROOT,
+                stdout=asyncio.subprocess.PIPE,
+            )
+            said, _ = await process.communicate()
+            if said:
+                assert number, f"there is no point of the kind {kind!r}"
+                break
+            assert process.returncode == -signal.SIGKILL
+            decided += await check(folder)
+            points += 1
     return points, decided
 
 
 @pytest.mark.slow
 async def test_killed_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chats_module, "_START_S", 0.05)
-    points, decided = await killed_everywhere(__name__, tmp_path, check_next_server)
+    kinds = ("acquire", "append", "save", "tool")
+    points, decided = await killed_everywhere(__name__, kinds, tmp_path, check_next_server)
     assert points > 15
-    # About four: after it was stored, around the claim of its run, and before its run may begin. Commits of
-    # the run before it take a different number of points each time.
+    # After it was stored, around the claim of its run, and before its run may begin.
     assert decided > 1
 
 
 if __name__ == "__main__":
-    asyncio.run(killed(Path(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(killed(Path(sys.argv[1]), sys.argv[2]))

@@ -222,7 +222,7 @@ def test_every_chunk_passes_the_schema(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", [5, 6, 7])
+@pytest.mark.parametrize("version", [*(pytest.param(n, marks=pytest.mark.exhaustive) for n in (5, 6)), 7])
 @settings(max_examples=600)
 @given(events=sentences(), debug=flags)
 def test_many_more_sentences_pass(
