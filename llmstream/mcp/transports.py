@@ -255,27 +255,37 @@ class StdioServer:
         loop = asyncio.get_running_loop()
         # Unlike create_subprocess_exec, this returns the transport, which can be closed even if a process
         # that left the group keeps a pipe open.
-        transport, protocol = await loop.subprocess_exec(
-            lambda: SubprocessStreamProtocol(limit=_READ_BYTES, loop=loop),
-            *self._command,
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=self._stderr,
-            env=self._env,
-            # A Ctrl-C in our terminal does not reach it, and its children are signalled with it.
-            start_new_session=True,
+        starting = asyncio.ensure_future(
+            loop.subprocess_exec(
+                lambda: SubprocessStreamProtocol(limit=_READ_BYTES, loop=loop),
+                *self._command,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=self._stderr,
+                env=self._env,
+                # A Ctrl-C in our terminal does not reach it, and its children are signalled with it.
+                start_new_session=True,
+            )
         )
+        # uvloop does not wait for the exit of a process whose start was cancelled.
+        cancelled = await _uninterrupted(starting)
+        transport, protocol = starting.result()
         process = Process(transport, protocol, loop)
         try:
+            if cancelled is not None:
+                raise cancelled
             yield _Messages(process, self, self._max_bytes), _Writer(process)
         finally:
             try:
                 with anyio.CancelScope(shield=True):
                     await _stop(process)
+            except BaseException:  # this task was cancelled while it waited
+                _signal_group(process, signal.SIGKILL)
+                await _uninterrupted(
+                    asyncio.ensure_future(_within(_EXIT_S, lambda: process.returncode is not None))
+                )
+                raise
             finally:
-                # Also if this task was cancelled while it waited.
-                if process.returncode is None:
-                    _signal_group(process, signal.SIGKILL)
                 with suppress(PermissionError):
                     transport.close()
 
@@ -463,6 +473,19 @@ async def _stop(process: Process) -> None:
 async def _drain(stdout: asyncio.StreamReader) -> None:
     while await stdout.read(_READ_BYTES):
         pass
+
+
+async def _uninterrupted(task: asyncio.Future[Any]) -> BaseException | None:
+    """Waits for a task; a cancellation meanwhile is returned for the caller to raise."""
+    cancelled: BaseException | None = None
+    while not task.done():
+        try:
+            # A scope of anyio around the caller would interrupt each further await.
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled
 
 
 async def _within(seconds: float, condition: Callable[[], bool]) -> bool:

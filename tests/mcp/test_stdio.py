@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import sys
+import threading
 import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import pytest
@@ -24,6 +28,8 @@ from llmstream.mcp import mcp_tools, transports
 from llmstream.mcp.transports import StdioServer, read_json
 
 CAP = 1_000_000
+
+LoopFactory: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
 
 SERVER = """
 import json, os, signal, subprocess, sys, time
@@ -212,9 +218,41 @@ async def test_cancelled_twice_leaves_no_process(mark: Path) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    async with asyncio.timeout(30):
-        while not is_gone(mark):  # a signal takes effect later
-            await asyncio.sleep(0.01)
+    assert is_gone(mark)
+
+
+LOOPS: list[LoopFactory] = [asyncio.new_event_loop]
+with suppress(ImportError):
+    LOOPS.append(importlib.import_module("uvloop").new_event_loop)
+
+
+def children() -> set[str]:
+    """Processes that this thread started and nobody has waited for."""
+    return set(Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split())
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are read from /proc")
+@pytest.mark.parametrize("factory", LOOPS, ids=lambda factory: factory.__module__)
+@pytest.mark.parametrize("iterations", range(1, 8))
+def test_cancelled_start_leaves_no_process(factory: LoopFactory, iterations: int) -> None:
+    """At any iteration of the loop; uvloop would end the process after it was closed itself."""
+
+    async def use() -> None:
+        async with StdioServer(sys.executable, ["-c", "import sys; sys.stdin.read()"], {}).streams():
+            await asyncio.sleep(3600)
+
+    async def main() -> None:
+        task = asyncio.create_task(use())
+        for _ in range(iterations):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert children() == before
+
+    before = children()
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main())
 
 
 VALUES = [
