@@ -114,8 +114,10 @@ class FileWriter:
 
     def appear(self) -> None:
         """As in `Writer`."""
-        if self._process != os.getpid():  # a fork is a separate writer, without the lock of the file
-            self._process, self._file, self.id = os.getpid(), None, uuid.uuid4().hex
+        if self._process != os.getpid():  # a fork is a separate writer
+            # Its copy of the file would hold the lock of its parent after the parent's death.
+            self.leave()
+            self._process, self.id = os.getpid(), uuid.uuid4().hex
         if self._file is None:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             # Exclusive creation: the process with this file is this writer.

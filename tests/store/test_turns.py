@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from contextlib import aclosing
 
 import pytest
@@ -10,6 +13,20 @@ import llmstream as ls
 from llmstream.simulator import Refuse, Script, Simulator, Turn
 from llmstream.store import StoreError
 from llmstream.store.sqlite import FileWriter
+
+FORKS = """
+import os, sys
+from pathlib import Path
+from llmstream.store.sqlite import FileWriter
+
+writer = FileWriter(Path(sys.argv[1]))
+writer.appear()
+print(writer.id, flush=True)
+if os.fork() == 0:
+    writer.appear()
+    print(writer.id, flush=True)
+    sys.stdin.read()
+"""
 
 
 def weather(city: str) -> str:
@@ -107,6 +124,19 @@ def test_a_writer_lives_until_it_leaves(path):
     assert two.is_alive(one.id)
     one.leave()
     assert not two.is_alive(one.id)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_writer_dies_before_its_forked_process(path):
+    command = [sys.executable, "-c", FORKS, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        parent, child = (process.stdout.readline().strip() for _ in range(2))
+        assert process.wait() == 0
+        writer = FileWriter(path)
+        assert not writer.is_alive(parent)
+        assert writer.is_alive(child)
+        process.stdin.close()
 
 
 async def test_a_broken_store_takes_no_answer(store, monkeypatch):
