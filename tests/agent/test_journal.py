@@ -30,7 +30,7 @@ import llmstream as ls
 from llmstream.simulator import Call, Turn
 from llmstream.testing import ScriptedModel
 
-printing = asyncio.Event()
+looking, printing = asyncio.Event(), asyncio.Event()
 
 @ls.tool
 async def pay(euros: int) -> str:
@@ -42,13 +42,16 @@ async def pay(euros: int) -> str:
 @ls.tool
 async def send() -> str:
     """Sends, and the process dies while it does, once the others have begun or ended."""
-    while not printing.is_set() or b"paid 2" not in Path("journal").read_bytes():
+    await looking.wait()
+    await printing.wait()
+    while b"paid 2" not in Path("journal").read_bytes():
         await asyncio.sleep(0.01)
     os._exit(9)
 
 @ls.tool(idempotent=True)
 async def look() -> str:
     """Looks, for ever."""
+    looking.set()
     await asyncio.sleep(60)
 
 @ls.tool(sequential=True)
