@@ -398,20 +398,22 @@ async def test_refusal_by_writer_is_raised() -> None:
 
 
 async def test_cancelled_open_leaves_source() -> None:
-    left = False
+    entered, left = asyncio.Event(), False
 
     async def source() -> AsyncIterator[Event]:
         nonlocal left
         try:
             yield StreamStart()
+            entered.set()
             await asyncio.sleep(60)
         finally:
             left = True
 
-    body = serve.Body(source())
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.02):
-            await body.open()
+    opening = asyncio.create_task(serve.Body(source()).open())
+    await entered.wait()
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
     assert left
 
 

@@ -176,9 +176,13 @@ async def test_aclose_closes_and_is_repeatable(serve) -> None:
 
 async def test_own_timeout_closes_the_socket(serve) -> None:
     server = Watched(SLOW)
+    stream = model(await serve(server)).stream("Hi")
+    while not stream.text:
+        await stream.next()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
-            await model(await serve(server)).stream("Hi").collect()
+            while await stream.next():
+                pass
     await server.was_left()
 
 
