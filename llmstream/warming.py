@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from typing import Protocol, cast
+import logging
+from typing import Final, Protocol, cast
 
-__all__ = ["Warmable", "load_transport", "transport_is_loaded", "warm_up"]
+__all__ = ["Warmable", "load_transport", "transport_is_loaded", "try_to_warm_up", "warm_up"]
+
+_log: Final = logging.getLogger("llmstream")
 
 # Set at the end: a module is in sys.modules while another thread still imports it.
 _loaded = False
@@ -37,6 +40,16 @@ async def warm_up(*models: str | Warmable) -> None:
     made = [await asyncio.to_thread(_model, each) if isinstance(each, str) else each for each in models]
     for model in made:  # one after the other: those of one host share the connection of the first
         await model.warm_up()
+
+
+async def try_to_warm_up(model: Warmable) -> None:
+    """As `warm_up`, where a server starts: a vendor that cannot be reached is logged, and no error."""
+    from llmstream.errors import LLMStreamError
+
+    try:
+        await model.warm_up()
+    except LLMStreamError as error:
+        _log.info("%r has no connection yet: %s", model, error)
 
 
 def transport_is_loaded() -> bool:

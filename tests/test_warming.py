@@ -19,6 +19,7 @@ import pytest
 import llmstream as ls
 from llmstream.testing import Script, ScriptedModel, Simulator, Turn
 from llmstream.transport.sessions import close_session
+from llmstream.ui import vercel
 
 BODY = b'data: {"choices":[{"delta":{"content":"Hi."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(BODY)
@@ -174,6 +175,21 @@ async def test_unknown_provider_is_an_error():
 
 async def test_scripted_model_has_no_server():
     await ls.warm_up(ScriptedModel("Hi."))
+
+
+async def test_chats_of_pages_warm_up_by_themselves(server: Server):
+    async with vercel.Chats("memory:", ls.Agent(model(server))):
+        assert await accepted(server, 1)
+    assert server.requests == 0
+
+
+async def test_chats_start_without_their_vendor(caplog: pytest.LogCaptureFixture):
+    unreachable = ls.Model("openai:m", base_url="http://127.0.0.1:9/v1", api_key="the key")
+    with caplog.at_level("INFO", "llmstream"):
+        async with vercel.Chats("memory:", ls.Agent(unreachable)), asyncio.timeout(30):
+            while "Model(openai:m) has no connection yet: " not in caplog.text:
+                await asyncio.sleep(0.01)
+    assert "the key" not in caplog.text
 
 
 FIRST_CALL = """

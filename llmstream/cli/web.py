@@ -15,11 +15,11 @@ from llmstream.cli.keys import api_key_for
 from llmstream.cli.local_page import add_page_options, listen, page_token, serve_page
 from llmstream.cli.storage import state_file
 from llmstream.cli.tool_sources import ToolSources
-from llmstream.errors import LLMStreamError
 from llmstream.log import open_logs
 from llmstream.prices import installed_price
 from llmstream.streams import Model
 from llmstream.tools import Tool
+from llmstream.warming import try_to_warm_up
 
 __all__ = ["configure", "run"]
 
@@ -103,17 +103,11 @@ async def _serve(arguments: argparse.Namespace, spec: str, sources: ToolSources)
         app = make_app(conversations, shown, token=token, local=is_loopback(arguments.host))
         await listen(stack, app, arguments, token, port=_PORT, what="The chat")
         # Connects in advance, while the user writes the first prompt.
-        warming = asyncio.create_task(_warm(agent.model))
+        warming = asyncio.create_task(try_to_warm_up(agent.model))
         stack.callback(warming.cancel)
         # After Ctrl-C the runs are closed and recorded below; a second one ends the process at once.
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
-
-
-async def _warm(model: Model) -> None:
-    # An endpoint that is down is reported by the first prompt, which may come when it is up again.
-    with suppress(LLMStreamError):
-        await model.warm_up()
 
 
 async def _agent(

@@ -48,6 +48,7 @@ from llmstream.streams.attempts import worth_another
 from llmstream.streams.model import Model
 from llmstream.transport.http import tapped
 from llmstream.usage import Usage
+from llmstream.warming import try_to_warm_up
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -153,11 +154,8 @@ class Gateway:
         A vendor that cannot be reached is logged. `asgi` and `aiohttp` do this when their server starts.
         """
         for name in self.routes.names:
-            try:
-                # Only the first model: the others are fallbacks.
-                await self.routes.find(name).asked(name)[0][0].warm_up()
-            except LLMStreamError as error:
-                _log.info("%s: there is no connection yet: %s", name, error)
+            # Only the first model: the others are fallbacks.
+            await try_to_warm_up(self.routes.find(name).asked(name)[0][0])
 
     async def answer(self, http: HttpRequest, read: ReadBody | None = None) -> Body:
         """Returns the response to one request: status, headers and an async iterator of bytes.

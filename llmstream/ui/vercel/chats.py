@@ -41,6 +41,7 @@ from llmstream.ui.vercel.turns import (
     with_answer,
 )
 from llmstream.ui.vercel.writer import Version, Writer
+from llmstream.warming import try_to_warm_up
 
 if TYPE_CHECKING:
     from llmstream.agent.agent import Agent
@@ -81,6 +82,8 @@ class Chats:
     A conversation belongs to one user: pages choose its id, so an id alone is no permission. Bodies are for
     `respond` of `llmstream.serve`. A request that cannot be answered is a body too, with a status and a text.
 
+    `async with chats` connects to the vendor in advance, and closes the chats at the end.
+
     store:     "sqlite:PATH", "memory:", or an object with the methods of `Conversations`
     agent:     responds; its journal and hooks work as anywhere else
     logs:      where runs are produced and read; by default beside the conversations, or in memory with a
@@ -109,6 +112,7 @@ class Chats:
         self._owns_logs = logs is None
         self._logs = logs or open_logs(store if isinstance(store, str) else "memory:")
         self._lives: set[Live] = set()
+        self._warming: asyncio.Task[None] | None = None
         self._stop_when_left_s = stop_when_left_s
         self._version: Version = version
         self._limits = limits
@@ -116,6 +120,8 @@ class Chats:
         self._writer = writer or _writer
 
     async def __aenter__(self) -> Self:
+        # In the background: a server starts without its vendor too.
+        self._warming = asyncio.create_task(try_to_warm_up(self.agent.model))
         return self
 
     async def __aexit__(
@@ -228,6 +234,9 @@ class Chats:
 
     async def aclose(self) -> None:
         """Stops the runs of this process, stores their content, and closes the store."""
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.wait([self._warming])
         lives = [live for live in self._lives if not live.task.done()]
         for live in lives:
             live.stop("closing")
