@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from llmstream.addresses import redis_server
 from llmstream.errors import Unsupported
@@ -17,6 +17,7 @@ from llmstream.transport.sessions import LoopBound
 
 __all__ = ["RedisCache"]
 
+_PREFIX: Final = "{llmstream-cache}"
 # A request waits for the cache at most this long, and is then sent.
 _TIMEOUT_S: Final = 5.0
 # Maximum number of connections: further concurrent readers wait instead of opening sockets.
@@ -78,25 +79,22 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1], KEYS[2]
 """
 
 
-class _Server(NamedTuple):
-    """The key of a shared client: its address, and the timeout of connections and commands in seconds."""
-
-    url: str
-    timeout_s: float
+class _Address(str):
+    """An address whose repr has no password."""
 
     def __repr__(self) -> str:
-        return f"<Redis at {redis_server(self.url)}>"  # without the password
+        return f"<Redis at {redis_server(self)}>"
 
 
-async def _open(server: _Server) -> AsyncGenerator[Any]:
+async def _open(url: str) -> AsyncGenerator[Any]:
     from redis.asyncio import BlockingConnectionPool, Redis
 
     pool = BlockingConnectionPool.from_url(
-        server.url,
+        url,
         max_connections=_CONNECTIONS,
-        timeout=server.timeout_s,
-        socket_timeout=server.timeout_s,
-        socket_connect_timeout=server.timeout_s,
+        timeout=_TIMEOUT_S,
+        socket_timeout=_TIMEOUT_S,
+        socket_connect_timeout=_TIMEOUT_S,
     )
     client = Redis.from_pool(pool)
     try:
@@ -112,27 +110,18 @@ _clients: Final = LoopBound(_open)
 class RedisCache:
     """A `SharedStore` in a Redis server.
 
-    url:    such as "redis://:password@host:6379/0", "rediss://..." with TLS, "unix:///run/redis.sock"
-    prefix: of the keys
+    url: such as "redis://:password@host:6379/0", "rediss://..." with TLS, "unix:///run/redis.sock"
     raises: Unsupported without the extra `redis`
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        ttl_s: float | None = None,
-        max_bytes: int | None = None,
-        prefix: str = "llmstream-cache",
-        timeout_s: float = _TIMEOUT_S,
-    ) -> None:
+    def __init__(self, url: str, *, ttl_s: float | None = None, max_bytes: int | None = None) -> None:
         try:
             import redis.asyncio  # noqa: F401  # not at the first answer, whose errors are only logged
         except ImportError as error:
             raise Unsupported(
                 "a cache in Redis needs the extra `redis`: pip install 'llmstream-sdk[redis]'"
             ) from error
-        self._server, self._prefix = _Server(url, timeout_s), prefix
+        self._url = _Address(url)
         self._ttl_ms = 0 if ttl_s is None else max(1, round(ttl_s * 1000))
         self._max_bytes = max_bytes
 
@@ -170,18 +159,16 @@ class RedisCache:
         await self._run(_RELEASE, self._claimed(key), owner)
 
     def _answer(self, key: str) -> list[str]:
-        prefix = f"{{{self._prefix}}}"
-        return [f"{prefix}:{key}", f"{prefix}:used", f"{prefix}:sizes"]
+        return [f"{_PREFIX}:{key}", f"{_PREFIX}:used", f"{_PREFIX}:sizes"]
 
     def _claimed(self, key: str) -> list[str]:
-        prefix = f"{{{self._prefix}}}"
-        return [f"{prefix}:{key}:claim", f"{prefix}:{key}:parts"]
+        return [f"{_PREFIX}:{key}:claim", f"{_PREFIX}:{key}:parts"]
 
     async def _run(self, script: str, keys: list[str], *arguments: Any) -> Any:
         from redis.exceptions import RedisError
 
-        client = await _clients.get(self._server)
+        client = await _clients.get(self._url)
         try:
             return await client.register_script(script)(keys=keys, args=arguments)
         except RedisError as error:
-            raise ConnectionError(f"Redis at {redis_server(self._server.url)}: {error}") from error
+            raise ConnectionError(f"Redis at {redis_server(self._url)}: {error}") from error
