@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import llmstream as ls
 from llmstream.events import RetryNotice
 from llmstream.grammar import check
 from llmstream.middleware import Ask, cache, wrap
+from llmstream.middleware.caching.sqlite import SQLiteCache
 from llmstream.testing import Cut, Refuse, ScriptedModel, Turn, no_leaks
 
 WAIT_S = 60
@@ -120,6 +122,36 @@ async def test_the_next_asks_if_one_leaves(over_processes: bool, shared: Any) ->
     assert other.seen[-1].finish_reason == "stop"
     again = await wrap(inner, caches[0]).stream("Hi").collect()
     assert again.text == "three four"
+
+
+async def test_the_next_waits_for_the_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not read the answer that was left once more, from the store."""
+    publish, release, published = SQLiteCache.publish, SQLiteCache.release, asyncio.Event()
+
+    async def noted(self: SQLiteCache, key: str, owner: str, lines: list[bytes]) -> bool:
+        found = await publish(self, key, owner, lines)
+        if any(b"one" in line for line in lines):
+            published.set()
+        return found
+
+    async def slow(self: SQLiteCache, key: str, owner: str) -> None:
+        await asyncio.sleep(0.1)
+        await release(self, key, owner)
+
+    monkeypatch.setattr(SQLiteCache, "publish", noted)
+    monkeypatch.setattr(SQLiteCache, "release", slow)
+    inner, gate = ScriptedModel("one two", "three four"), Gate()
+    model = wrap(inner, gate, cache(f"sqlite:{tmp_path / 'answers.db'}"))
+    first, second = Reader(model), Reader(model)
+    for reader in (first, second):
+        await reader.has("one")
+    await published.wait()
+    asker, other = (second, first) if marks(first.seen) else (first, second)
+    await asker.leave()
+    gate.open.set()
+    await other.task
+    assert texts(other.seen) == "onethree four"
+    assert [event.attempt for event in other.seen if isinstance(event, RetryNotice)] == [1]
 
 
 @pytest.mark.parametrize("fault", [Cut(after_events=4), Cut(after_events=4, clean=True), Refuse(status=503)])

@@ -172,18 +172,22 @@ class Flights:
         )
 
     def find(self, key: str) -> Flight | None:
-        """The flight of an equal request, unless it has failed."""
+        """The flight of an equal request, unless it has failed or landed."""
         flight = self._open.get(asyncio.get_running_loop(), {}).get(key)
-        return None if flight is None or flight.failed else flight
+        return None if flight is None or flight.failed or flight.landed.is_set() else flight
 
     def begin(self, key: str, ask: AskOnce, known: Known) -> Flight:
         """Starts a flight that equal requests share; `land` ends it.
 
         ask:   sends the request; returns whether the answer is stored by now
         """
-        flight = Flight()
-        self._open.setdefault(asyncio.get_running_loop(), {})[key] = flight
-        work = _fetch(flight, ask) if self._shared is None else _claim(flight, key, self._shared, ask, known)
+        flight, flights = Flight(), self._open.setdefault(asyncio.get_running_loop(), {})
+        before, flights[key] = flights.get(key), flight
+        if self._shared is None:
+            work = _fetch(flight, ask)
+        else:
+            last = None if before is None else before.task
+            work = _claim(flight, key, self._shared, ask, known, last)
         flight.task = asyncio.create_task(work)
         return flight
 
@@ -195,14 +199,16 @@ class Flights:
 
     async def land(self, key: str, flight: Flight) -> None:
         """Ends a flight, because its reader has everything or closes it; waits for the cleanup."""
-        flights = self._open.get(asyncio.get_running_loop(), {})
-        if flights.get(key) is flight:
-            del flights[key]
         flight.landed.set()
-        if flight.task is not None:
-            if not flight.ended:
-                flight.task.cancel()
-            await asyncio.wait([flight.task])
+        try:
+            if flight.task is not None:
+                if not flight.ended:
+                    flight.task.cancel()
+                await asyncio.wait([flight.task])
+        finally:
+            flights = self._open.get(asyncio.get_running_loop(), {})
+            if flights.get(key) is flight:
+                del flights[key]
 
 
 async def _fetch(flight: Flight, ask: AskOnce) -> None:
@@ -227,11 +233,23 @@ async def _fetch(flight: Flight, ask: AskOnce) -> None:
         flight.end()
 
 
-async def _claim(flight: Flight, key: str, store: SharedStore, ask: AskOnce, known: Known) -> None:
-    """Sends the request unless another process does, whose events are then read."""
+async def _claim(
+    flight: Flight,
+    key: str,
+    store: SharedStore,
+    ask: AskOnce,
+    known: Known,
+    last: asyncio.Task[None] | None,
+) -> None:
+    """Sends the request unless another process does, whose events are then read.
+
+    last: the task of the flight before, which releases its claim at its end
+    """
     owner = os.urandom(12).hex()
     publishing: asyncio.Task[None] | None = None
     try:
+        if last is not None:
+            await asyncio.wait([last])
         # An unreachable store must not prevent requests.
         if not await _succeeds("claimed", store.claim(key, owner), default=True):
             await _follow(flight, key, store)
