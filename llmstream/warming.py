@@ -43,7 +43,7 @@ async def warm_up(*models: str | Warmable) -> None:
 
 
 async def try_to_warm_up(model: Warmable) -> None:
-    """As `warm_up`, where a server starts: a vendor that cannot be reached is logged, and no error."""
+    """Warms up a model at the start of a server; logs a vendor that cannot be reached, and does not raise."""
     from llmstream.errors import LLMStreamError
 
     try:

@@ -125,7 +125,7 @@ async def test_the_next_asks_if_one_leaves(over_processes: bool, shared: Any) ->
 
 
 async def test_the_next_waits_for_the_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not read the answer that was left once more, from the store."""
+    """Its reader does not receive the abandoned events again, from the store."""
     publish, release, published = SQLiteCache.publish, SQLiteCache.release, asyncio.Event()
 
     async def noted(self: SQLiteCache, key: str, owner: str, lines: list[bytes]) -> bool:

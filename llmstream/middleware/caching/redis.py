@@ -17,6 +17,7 @@ from llmstream.transport.sessions import LoopBound
 
 __all__ = ["RedisCache"]
 
+# In braces, so that a cluster keeps the keys of a script in one slot.
 _PREFIX: Final = "{llmstream-cache}"
 # A request waits for the cache at most this long, and is then sent.
 _TIMEOUT_S: Final = 5.0
@@ -110,7 +111,7 @@ _clients: Final = LoopBound(_open)
 class RedisCache:
     """A `SharedStore` in a Redis server.
 
-    url: such as "redis://:password@host:6379/0", "rediss://..." with TLS, "unix:///run/redis.sock"
+    url:    such as "redis://:password@host:6379/0", "rediss://..." with TLS, "unix:///run/redis.sock"
     raises: Unsupported without the extra `redis`
     """
 

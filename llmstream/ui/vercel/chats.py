@@ -181,9 +181,9 @@ class Chats:
     async def resume(self, chat_id: str, *, user: str, version: Version | None = None) -> Body:
         """Replays the response in progress, and continues with new events; 204 if there is none.
 
-        Also 204 for one that was stopped before its first content: the conversation has no message of it.
         Also one that has just ended: a page that loaded before the end but sends its request after it could
-        not get the answer otherwise. Decisions whose process died before their run began are continued here
+        not get the answer otherwise. One that was stopped before its first content has no message in the
+        conversation, and is 204 too. Decisions whose process died before their run began are continued here
         and in `load`; with deps or options of the run, which are not stored, the page asks for them again.
         """
         found, status = await self._continued(_key(user, chat_id))
